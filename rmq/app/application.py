@@ -139,7 +139,7 @@ class App:
                 send_to=send_to,
                 reply=None if reply is None else codec_of(reply),
                 on_bad_payload=on_bad_payload,
-                broadcasting=consumer.settings.broadcasting,
+                broadcasting=consumer._settings.broadcasting,
             )
 
             async def call(message: MessageExt, context: ConsumeContext) -> Any:

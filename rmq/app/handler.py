@@ -135,7 +135,7 @@ class Handler:
             except PayloadError as error:
                 call.bad = error
                 raise
-        pool = consumer.pool()
+        pool = consumer._joined.pool
         if self.plan.is_async:
             result = await self.plan.run_async(call, payload, pool)
         else:
@@ -160,7 +160,7 @@ class Handler:
         if not isinstance(act, BadPayload):
             if inspect.iscoroutinefunction(act):
                 return await act(call.message, error)
-            return await on_pool(consumer.pool(), lambda: act(call.message, error))
+            return await on_pool(consumer._joined.pool, lambda: act(call.message, error))
         if act is BadPayload.SKIP:
             return ConsumeResult.SUCCESS
         if act is BadPayload.RETRY:

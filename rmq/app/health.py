@@ -70,7 +70,7 @@ class Health:
         return {
             group: {
                 "queues": len(consumer.assignment),
-                "held": sum(held.count for held in consumer.process_queues().values()),
+                "held": sum(held.count for held in consumer._inner.process_queues().values()),
                 "lag": sum(consumer.lag().values()),
             }
             for group, consumer in self._app.consumers.items()

@@ -57,9 +57,10 @@ _AWAY = 30.0
 
 
 class ConsumerMember(Protocol):
-    """What a consumer of any kind shows to the instance it belongs to."""
+    """What a consumer of any kind shows to the instance it belongs to (Java: MQConsumerInner)."""
 
-    group: str
+    @property
+    def group(self) -> str: ...
 
     def heartbeat_data(self) -> ConsumerData: ...
 

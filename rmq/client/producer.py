@@ -57,14 +57,14 @@ class Producer(Lookups):
     _kind: ClassVar[type[ProducerSettings]] = ProducerSettings
 
     def __init__(self, group: str, *, world: World | None = None, **options: Unpack[ProducerOptions]) -> None:
-        self.settings: ProducerSettings = self._kind.of(options)
-        for topic in self.settings.topics:
+        self._settings: ProducerSettings = self._kind.of(options)
+        for topic in self._settings.topics:
             check_topic(topic)
-        self._names = Namespace(self.settings.namespace)
+        self._names = Namespace(self._settings.namespace)
         group = self._names.group(group, "DEFAULT_PRODUCER")
         self.group: str = group
-        self.world: World = world or World.around()
-        self._trace, self._hooks = hooks_of(group, self.settings, self.world)
+        self._world: World = world or World.around()
+        self._trace, self._hooks = hooks_of(group, self._settings, self._world)
         self._instance: ClientInstance | None = None
         self._stopped = False
         self._under_way: set[asyncio.Task[Any]] = set()
@@ -96,7 +96,7 @@ class Producer(Lookups):
         """
         if self._instance is not None:
             return
-        instance = connect_instance(self.world, self.settings)
+        instance = connect_instance(self._world, self._settings)
         instance.add_producer(self.group)
         try:
             await instance.acquire()
@@ -106,11 +106,11 @@ class Producer(Lookups):
         self._stopped = False
         self._instance = instance
         if self._trace is not None:
-            inner = inner_options(self.settings)
-            self._trace.tracer.start(Producer(inner_group(self.group, "PRODUCE"), world=self.world, **inner))
-        for topic in self.settings.topics:
+            inner = inner_options(self._settings)
+            self._trace.tracer.start(Producer(inner_group(self.group, "PRODUCE"), world=self._world, **inner))
+        for topic in self._settings.topics:
             try:
-                await instance.refresh_route(self._names.wrap(topic), self.settings.mq_client_api_timeout)
+                await instance.refresh_route(self._names.wrap(topic), self._settings.mq_client_api_timeout)
             except RMQError as error:
                 log.warning("the route of %s is asked for again: %s", topic, error)
 
@@ -203,7 +203,7 @@ class Producer(Lookups):
         sender = self._sender
         joins = sender.joins(message, selector)
         send = message if joins or sender.waits else sender.prepare(message)
-        retries = None if joins else self.settings.retry_times_when_send_async_failed
+        retries = None if joins else self._settings.retry_times_when_send_async_failed
         limit, place = self._limit(timeout), sender.place(queue, selector, arg)
         task = asyncio.get_running_loop().create_task(
             sender.send(send, queue, selector, arg, limit, retries, place), name="send"
@@ -315,7 +315,7 @@ class Producer(Lookups):
         return self._sender.encoder.split(messages, limit, oversize)
 
     def _limit(self, timeout: Duration | None) -> float:
-        return self.settings.send_msg_timeout if timeout is None else seconds(timeout)
+        return self._settings.send_msg_timeout if timeout is None else seconds(timeout)
 
     async def recall_message(self, topic: str, recall_handle: str) -> str:
         """Take back a message that waits for its delivery time (``delay`` or ``deliver_at``).
@@ -328,7 +328,7 @@ class Producer(Lookups):
         topic = self._names.wrap(topic)
         header = RecallMessageRequest(producer_group=self.group, topic=topic, recall_handle=recall_handle)
         address = await self._client.find_master(MessageQueue(topic, _broker_of(recall_handle), 0))
-        limit = self.settings.send_msg_timeout
+        limit = self._settings.send_msg_timeout
         reply = await self._client.call(address, RequestCode.RECALL_MESSAGE, header, timeout=limit)
         recalled = reply.header(RecallMessageResponse).msg_id
         if self._trace is not None:

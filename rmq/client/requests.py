@@ -71,9 +71,9 @@ class Requests:
         place: Place | None,
     ) -> MessageExt:
         producer = self._producer
-        instance, clock, sender = producer._client, producer.world.clock, producer._sender
+        instance, clock, sender = producer._client, producer._world.clock, producer._sender
         began = clock.monotonic()
-        correlation = _uuid(producer.world.random)
+        correlation = _uuid(producer._world.random)
         ttl = int(limit * 1000)
         send = await sender.encoded(
             lambda one: sender.encoder.prepare_request(one, correlation, instance.client_id, ttl), message, limit
@@ -132,7 +132,7 @@ class Requests:
         The broker that stored the request is tried first: who asked is known there.
         """
         producer, sender = self._producer, self._producer._sender
-        instance, clock = producer._client, producer.world.clock
+        instance, clock = producer._client, producer._world.clock
         given = request.properties
         if lacking := [name for name in (CLUSTER, CORRELATION_ID, REPLY_TO_CLIENT) if name not in given]:
             raise ClientError(

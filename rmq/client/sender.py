@@ -64,7 +64,7 @@ class Sender:
     """
 
     def __init__(self, producer: Producer, hooks: Hooks) -> None:
-        settings, world = producer.settings, producer.world
+        settings, world = producer._settings, producer._world
         self._producer = producer
         self._settings = settings
         self._now = world.clock.monotonic

@@ -61,7 +61,7 @@ class TransactionProducer(Producer):
     """
 
     _kind = TransactionProducerSettings
-    settings: TransactionProducerSettings  # pyright: ignore[reportIncompatibleVariableOverride]
+    _settings: TransactionProducerSettings  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __init__(
         self,
@@ -94,8 +94,8 @@ class TransactionProducer(Producer):
             return
         await super().start()
         self._tasks = TaskOwner(f"checks of {self.group}")
-        self._pool = self.world.pool(self.settings.check_thread_pool_max_size, f"rmq-check-{self.group}")
-        self._pool.keep(self.settings.check_thread_pool_min_size)
+        self._pool = self._world.pool(self._settings.check_thread_pool_max_size, f"rmq-check-{self.group}")
+        self._pool.keep(self._settings.check_thread_pool_min_size)
         self._client.transactions[self.group] = self
         self._client.sought.add(self.group)
         await self._client.learn_masters()
@@ -181,7 +181,7 @@ class TransactionProducer(Producer):
         try:
             instance = self._client
             master = await instance.find_master(MessageQueue(queue.topic, queue.broker_name, 0))
-            address = send_address(master, self.settings)
+            address = send_address(master, self._settings)
             await instance.remoting.oneway(address, command)
             self._tell_hooks(message, header, half.message_queue, master, state)
         except RMQError as error:
@@ -197,7 +197,7 @@ class TransactionProducer(Producer):
         tasks, pool = self._tasks, self._pool
         if tasks is None or pool is None or tasks.closed:
             return
-        if self._checks >= self.settings.check_request_hold_max:
+        if self._checks >= self._settings.check_request_hold_max:
             log.warning("group %s: %d checks wait, %r is left to be asked again", self.group, self._checks, message)
             return
         self._checks += 1
@@ -283,7 +283,7 @@ class TransactionProducer(Producer):
 
     async def _tell_aside(self, context: EndTransactionHookContext) -> None:
         """Call hooks where they may take their time: nobody waits for them."""
-        limit, what = self.settings.send_msg_timeout, f"a hook of {self.group}"
+        limit, what = self._settings.send_msg_timeout, f"a hook of {self.group}"
         try:
             await self._client.application.call(partial(self._hooks.end_transaction, context), limit, what)
         except RMQError as error:

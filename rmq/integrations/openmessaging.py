@@ -412,7 +412,7 @@ class PushConsumer(_Consumer):
             if inspect.iscoroutinefunction(listener):
                 await listener(shown, context)
             else:
-                await on_pool(self._consumer._client.pool(), lambda: listener(shown, context))
+                await on_pool(self._consumer._client._joined.pool, lambda: listener(shown, context))
             try:
                 async with patience.timeout(self._timeout):
                     await asyncio.wrap_future(context._acknowledged)

@@ -11,18 +11,12 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-__all__ = ["INTERNAL", "PLACE", "text"]
+__all__ = ["PLACE", "text"]
 
 CLIENT = Path(__file__).parents[2] / "rmq" / "client"
 PLACE = CLIENT / "blocking" / "mirror.py"
 WIDTH = 120
 
-#: What the rest of the client uses of the asyncio classes; the blocking ones keep it to themselves.
-INTERNAL = {
-    "consume_directly", "heartbeat_data", "noted", "offsets", "pool",
-    "pop_queues", "process_queues", "rebalance", "reset_offsets", "running_info", "settings", "started_ms",
-    "statistics", "subscriptions", "topics", "world",
-}  # fmt: skip
 #: Of every class, and of some.
 BY_HAND = {
     "": {"start", "shutdown"},
@@ -99,12 +93,7 @@ def _class(module: str, name: str) -> tuple[ast.Module, ast.ClassDef]:
 def _plain(cls: ast.ClassDef) -> Iterator[Method]:
     hand = BY_HAND[""] | BY_HAND.get(cls.name, set())
     for each in cls.body:
-        if (
-            isinstance(each, Method)
-            and not each.name.startswith("_")
-            and each.name not in hand
-            and each.name not in INTERNAL
-        ):
+        if isinstance(each, Method) and not each.name.startswith("_") and each.name not in hand:
             yield each
 
 

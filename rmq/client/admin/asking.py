@@ -49,8 +49,10 @@ class Asking(Lookups):
     """The part of the admin client that every operation stands on."""
 
     def __init__(self, *, world: World | None = None, **options: Unpack[AdminOptions]) -> None:
-        self.settings: AdminSettings = AdminSettings.of(options)
-        self.world: World = world or World.around()
+        self._settings: AdminSettings = AdminSettings.of(options)
+        self._world: World = world or World.around()
+        #: Tools that stand on this client live where it does.
+        self.world: World = self._world
         self._instance: ClientInstance | None = None
         self._options = options
         #: Brokers that did not answer in time, by address: until when they are left alone, and what was said.
@@ -72,7 +74,7 @@ class Asking(Lookups):
     async def start(self) -> None:
         """:raises ClientError: no name server is known."""
         if self._instance is None:
-            instance = connect_instance(self.world, self.settings)
+            instance = connect_instance(self.world, self._settings)
             await instance.acquire()
             self._instance = instance
 
@@ -116,11 +118,11 @@ class Asking(Lookups):
 
     async def cluster_info(self) -> ClusterInfo:
         """Clusters, broker names and addresses (clusterList)."""
-        return await self._client.name_servers.cluster_info(self.settings.mq_client_api_timeout)
+        return await self._client.name_servers.cluster_info(self._settings.mq_client_api_timeout)
 
     async def topic_route(self, topic: str) -> TopicRouteData:
         """Which brokers and queues serve a topic. :raises ResponseError: code 17: none does."""
-        route = await self._client.name_servers.route(topic, self.settings.mq_client_api_timeout)
+        route = await self._client.name_servers.route(topic, self._settings.mq_client_api_timeout)
         if route is None:
             what = f"no broker serves the topic {topic}"
             if is_retry_topic(topic):
@@ -160,7 +162,7 @@ class Asking(Lookups):
 
         One that stands still costs the others nothing, and is not asked again for a while.
         """
-        limit = min(_BROKER_SECONDS, self.settings.mq_client_api_timeout)
+        limit = min(_BROKER_SECONDS, self._settings.mq_client_api_timeout)
 
         async def ask(address: str) -> Command | RMQError:
             try:

@@ -49,7 +49,7 @@ class Messages(Asking):
             wanted,
             offset,
             max_nums=max_nums,
-            timeout=self.settings.mq_client_api_timeout,
+            timeout=self._settings.mq_client_api_timeout,
             post_subscription=True,
         )
 
@@ -62,7 +62,7 @@ class Messages(Asking):
         :param max_num: most messages a broker is asked for.
         :param begin: from this store time on, a datetime or milliseconds since the epoch. :param end: up to this one.
         """
-        limit = self.settings.mq_client_api_timeout
+        limit = self._settings.mq_client_api_timeout
         request = self._client.remoting.request
 
         async def through(address: str, command: Command, seconds: float) -> Command:

@@ -63,7 +63,7 @@ class Blocking(Generic[A]):
 
     def _bridge_now(self) -> Bridge:
         """The way to the loop of this process, in the world of this client."""
-        return self._client.world.bridge()
+        return self._client._world.bridge()
 
     def _adopt(self, made: Bridge) -> None:
         with made.renewing:

@@ -162,6 +162,10 @@ class ProducerMirror(Lookups[AioProducer]):
 class Consumer(Lookups[C]):
     """What :class:`rmq.client.consumer.consumer.Consumer` has, blocking."""
 
+    def persist_offsets(self) -> None:
+        """Keep the offsets now."""
+        self._run(self._alive().persist_offsets())
+
     def reply(
         self,
         request: MessageExt,

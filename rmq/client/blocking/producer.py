@@ -82,12 +82,12 @@ class Producer(ProducerMirror):
         timeout: Duration | None = None,
     ) -> SendResult:
         client = self._client
-        made = client.world.bridge()
+        made = client._world.bridge()
         if made is not self._bridge:
             self._adopt(made)
             client = self._client
         sender = client._sender
-        if client.settings.auto_batch and sender.joins(message, selector):
+        if client._settings.auto_batch and sender.joins(message, selector):
             return made.run(client.send(message, queue=queue, timeout=timeout))
         send = sender.prepare(message)
         instance, limit = client._client, client._limit(timeout)
@@ -96,7 +96,7 @@ class Producer(ProducerMirror):
         window, size = sender.window, weight(send)
         if not window.enter(size):
             made.run(sender.its_turn(size, limit))
-        clock = client.world.clock
+        clock = client._world.clock
         step = attempts.first(clock.monotonic())
         while isinstance(step, Call):
             step = attempts.on(step.in_place(), clock.monotonic())
@@ -146,7 +146,7 @@ class Producer(ProducerMirror):
         limit, sender = client._limit(timeout), client._sender
         if sender.joins(message, selector):
             return self._send_there(made, client.send(message, queue=queue, timeout=limit), callback)
-        retries = client.settings.retry_times_when_send_async_failed
+        retries = client._settings.retry_times_when_send_async_failed
         if made.inside and (sender.waits or queue is not None or selector is not None):
             return self._send_there(made, sender.send(message, queue, selector, arg, limit, retries), callback)
         send = sender.prepare(message)
@@ -172,16 +172,16 @@ class Producer(ProducerMirror):
 
         def its_turn(refused: BaseException | None) -> None:
             if refused is None:
-                go_on(attempts.first(client.world.clock.monotonic()), False)
+                go_on(attempts.first(client._world.clock.monotonic()), False)
             else:
                 _tell(future, refused)
 
         if waits:  # the SDK's loop sends, in a coroutine: it cannot wait here
             made.spawn(sender.its_turn(size, limit), its_turn)
             return future
-        step = attempts.first(client.world.clock.monotonic())
+        step = attempts.first(client._world.clock.monotonic())
         while isinstance(step, Call) and not made.inside:
-            step = attempts.on(step.in_place(), client.world.clock.monotonic())
+            step = attempts.on(step.in_place(), client._world.clock.monotonic())
         if isinstance(step, Send):
             sender.submit(made, instance, attempts, step, go_on, queue, selector, arg)
         else:

@@ -11,7 +11,7 @@ from rmq.client.checks import typed
 from rmq.client.consumer.membership import Membership
 from rmq.client.instance import ClientInstance
 from rmq.client.lookup import Lookups
-from rmq.client.message import MessageExt, MessageQueue
+from rmq.client.message import MessageExt
 from rmq.client.producer import Producer
 from rmq.client.results import SendResult
 from rmq.client.settings import Duration
@@ -21,7 +21,7 @@ from rmq.protocol.names import CLIENT_INNER_PRODUCER_GROUP
 __all__ = ["Consumer"]
 
 
-class _Inner(Producer):
+class _RepliesProducer(Producer):
     """Sends over a client that a consumer lives in, for as long as it does; brokers are not told of it."""
 
     def __init__(self, instance: ClientInstance) -> None:
@@ -39,7 +39,7 @@ class _Inner(Producer):
         """It has nothing of its own to shut down."""
 
 
-@typed(inner=("offsets",))
+@typed()
 class Consumer(Lookups, ABC):
     """What is the same in consumers of all kinds."""
 
@@ -65,19 +65,9 @@ class Consumer(Lookups, ABC):
         """:raises ClientError: the consumer is not started."""
         return self._joined.instance
 
-    @property
-    def started_ms(self) -> int:
-        """When it was started, ms; 0: it is not."""
-        return 0 if self._membership is None else self._membership.started_ms
-
     def _inside(self) -> bool:
         """Whether a function of the application calls this, on a thread of the consumer's."""
         return self._membership is not None and self._membership.inside()
-
-    def offsets(self, topic: str) -> dict[MessageQueue, int]:
-        """The offsets of a topic's queues as they would be kept now."""
-        table = {} if self._membership is None else self._membership.store.table()
-        return {queue: offset for queue, offset in table.items() if queue.topic == topic}
 
     @abstractmethod
     async def start(self) -> None:
@@ -86,6 +76,14 @@ class Consumer(Lookups, ABC):
     @abstractmethod
     async def shutdown(self) -> None:
         """Keep the offsets, and leave the group."""
+
+    @abstractmethod
+    async def persist_offsets(self) -> None:
+        """Keep the offsets now."""
+
+    @abstractmethod
+    async def _rebalance(self) -> None:
+        """Take and give up queues as things stand now."""
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -116,5 +114,5 @@ class Consumer(Lookups, ABC):
         """
         instance = self._client
         if self._replies is None or self._replies._instance is not instance:
-            self._replies = _Inner(instance)
+            self._replies = _RepliesProducer(instance)
         return await self._replies.reply(request, body, tags=tags, keys=keys, properties=properties, timeout=timeout)

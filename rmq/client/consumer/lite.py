@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection
 from datetime import datetime
 from typing import Unpack
 
@@ -13,8 +13,8 @@ from rmq.client.consumer.beginning import Beginning
 from rmq.client.consumer.chosen import Chosen
 from rmq.client.consumer.consumer import Consumer
 from rmq.client.consumer.delivery import Delivery, Share
-from rmq.client.consumer.describe import stack_text
 from rmq.client.consumer.fetch import Limits
+from rmq.client.consumer.inner import LiteInner
 from rmq.client.consumer.member import Member
 from rmq.client.consumer.membership import Membership
 from rmq.client.consumer.offsets import OffsetStore
@@ -28,10 +28,6 @@ from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.namespace import Namespace
 from rmq.client.settings import Duration, LitePullConsumerOptions, LitePullConsumerSettings, lists_options
 from rmq.client.trace import hooks_of
-from rmq.protocol.bodies.heartbeat import ConsumerData
-from rmq.protocol.bodies.running import ConsumeMessageDirectlyResult, ConsumerRunningInfo
-from rmq.protocol.codes import version_name
-from rmq.protocol.command import VERSION
 from rmq.protocol.errors import ClientError, RMQError, WrongType
 from rmq.runtime.aside import logger
 from rmq.runtime.world import World
@@ -45,7 +41,7 @@ QueueChangeListener = Callable[[str, list[MessageQueue]], object]
 
 
 @lists_options(LitePullConsumerSettings)
-@typed(inner=("offsets", "reset_offsets"))
+@typed()
 class LitePullConsumer(Consumer):
     """Gives messages to whoever asks for them, and pulls ahead within limits; one task (or thread) asks at a time.
 
@@ -65,14 +61,15 @@ class LitePullConsumer(Consumer):
     """
 
     def __init__(self, group: str, *, world: World | None = None, **options: Unpack[LitePullConsumerOptions]) -> None:
-        self.settings: LitePullConsumerSettings = LitePullConsumerSettings.of(options)
-        self._names = Namespace(self.settings.namespace)
+        self._settings: LitePullConsumerSettings = LitePullConsumerSettings.of(options)
+        self._names = Namespace(self._settings.namespace)
         group = self._names.group(group, "DEFAULT_CONSUMER")
         self.group: str = group
-        self.world: World = world or World.around()
-        self._strategy = self.settings.strategy()
-        self._trace, self._hooks = hooks_of(group, self.settings, self.world, quick=True)
-        self._subscriptions = Subscriptions(self.world.clock, group)
+        self._world: World = world or World.around()
+        self._strategy = self._settings.strategy()
+        self._trace, self._hooks = hooks_of(group, self._settings, self._world, quick=True)
+        self._subscriptions = Subscriptions(self._world.clock, group)
+        self._inner = LiteInner(self)
         #: The queues that the application has assigned; None: it subscribes.
         self._chosen: set[MessageQueue] | None = None
         #: By topic: who is told of other queues, and the queues there were.
@@ -141,10 +138,10 @@ class LitePullConsumer(Consumer):
         """
         if self._membership is not None:
             return
-        settings = self.settings
+        settings = self._settings
         if not settings.allow_mixed_subscriptions:
-            refuse_mixture(self.heartbeat_data(), instances_of(settings.namesrv))
-        membership = await Membership.join(self, self.world, settings, trace=self._trace)
+            refuse_mixture(self._inner.heartbeat_data(), instances_of(settings.namesrv))
+        membership = await Membership.join(self._inner, self._world, settings, trace=self._trace)
         instance, tasks = membership.instance, membership.tasks
         statistics = TopicStatistics()
         member = Member(
@@ -154,7 +151,7 @@ class LitePullConsumer(Consumer):
             settings.pull_threshold_for_queue, settings.pull_threshold_size_for_queue, -1, -1, settings.consume_max_span
         )
         most = settings.pull_threshold_for_all
-        self._polled = polled = PollService(self.world.clock, most, self._given_up, self._hooks)
+        self._polled = polled = PollService(self._world.clock, most, self._given_up, self._hooks)
 
         def share(assignment: Assignment, beginning: Beginning) -> Share:
             shared = Rebalance(member, self._strategy, assignment, beginning, self._on_assignment)
@@ -181,7 +178,7 @@ class LitePullConsumer(Consumer):
         membership, delivery = self._membership, self._delivery
         if membership is None or delivery is None:
             return
-        if self.settings.auto_commit:
+        if self._settings.auto_commit:
             self._note(None, consumed=False)
         self._membership = None
         try:
@@ -197,8 +194,8 @@ class LitePullConsumer(Consumer):
 
         :param timeout: after which there are none; ``poll_timeout`` by default, 0 = only what is here.
         """
-        limit = self.settings.poll_timeout if timeout is None else seconds(timeout)
-        return await self._messages().take(self.settings.pull_batch_size, None, limit)
+        limit = self._settings.poll_timeout if timeout is None else seconds(timeout)
+        return await self._messages().take(self._settings.pull_batch_size, None, limit)
 
     def __aiter__(self) -> AsyncIterator[MessageExt]:
         """Messages one by one, until the shutdown. Each is consumed when the next one is asked for: what a body that
@@ -288,7 +285,7 @@ class LitePullConsumer(Consumer):
         await store.persist(noted)
 
     def _given_up(self, pq: ProcessQueue, offset: int) -> None:
-        if self.settings.auto_commit and self._membership is not None:
+        if self._settings.auto_commit and self._membership is not None:
             self._membership.store.update(pq.queue, offset, increase_only=False)
 
     async def committed(self, queue: MessageQueue) -> int:
@@ -346,24 +343,7 @@ class LitePullConsumer(Consumer):
         if self._membership is not None:
             self._membership.assigned(topic, queues, mine)
 
-    # -- what the instance and brokers ask ----------------------------------------------------------------------------
-
-    def heartbeat_data(self) -> ConsumerData:
-        settings = self.settings
-        return ConsumerData(
-            group_name=self.group,
-            consume_type="CONSUME_ACTIVELY",
-            message_model=settings.message_model.value,
-            consume_from_where=settings.consume_from_where.value,
-            # As with Java's: queues that were assigned are in no subscription, their pulls say what they want.
-            subscription_data_set=[] if self._chosen is not None else list(self._subscriptions.table.values()),
-            unit_mode=settings.unit_mode,
-        )
-
-    def topics(self) -> list[str]:
-        return list(self._subscriptions.table)
-
-    async def rebalance(self) -> None:
+    async def _rebalance(self) -> None:
         if self._delivery is not None:
             await self._delivery.rebalance()
 
@@ -371,31 +351,3 @@ class LitePullConsumer(Consumer):
         """Keep what was committed; done every ``persist_consumer_offset_interval`` anyway."""
         if self._delivery is not None:
             await self._delivery.assignment.persist()
-
-    def running_info(self, *, stacks: bool = False) -> ConsumerRunningInfo:
-        """What mqadmin consumerStatus shows of this member."""
-        held = self._delivery.assignment.queues if self._delivery is not None else {}
-        store = self._joined.store
-        return ConsumerRunningInfo(
-            jstack=stack_text() if stacks else None,
-            mq_table={queue: pq.info(store.known(queue)) for queue, pq in held.items()},
-            properties={
-                "PROP_NAMESERVER_ADDR": "".join(f"{address};" for address in self._client.name_servers.addresses),
-                "PROP_CONSUMEORDERLY": "false",
-                "PROP_CONSUME_TYPE": "CONSUME_ACTIVELY",
-                "PROP_CLIENT_VERSION": version_name(VERSION),
-                "PROP_CONSUMER_START_TIMESTAMP": str(self.started_ms),
-            },
-            subscription_set=self.heartbeat_data().subscription_data_set,
-        )
-
-    async def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Go to other offsets in the queues that are ours, as an operator asked."""
-        if self._delivery is not None:
-            await self._delivery.assignment.seek(offsets)
-
-    async def consume_directly(self, message: MessageExt) -> ConsumeMessageDirectlyResult:
-        """A pull consumer has no listener to try a message on: says so."""
-        return ConsumeMessageDirectlyResult(
-            consume_result="CR_THROW_EXCEPTION", remark=f"group {self.group} pulls: it has no listener"
-        )

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import ClassVar, Unpack
 
 from rmq.client.checks import check_expression, check_number, check_queue, check_topic, seconds, typed
 from rmq.client.consumer import rebalance, sendback
 from rmq.client.consumer.consumer import Consumer
-from rmq.client.consumer.describe import stack_text
+from rmq.client.consumer.inner import PullInner
 from rmq.client.consumer.membership import Membership
 from rmq.client.consumer.puller import Puller
 from rmq.client.message import MessageExt, MessageQueue
@@ -17,10 +16,6 @@ from rmq.client.results import ConsumeResult, PullResult
 from rmq.client.settings import Duration, PullConsumerOptions, PullConsumerSettings, lists_options
 from rmq.client.trace import hooks_of
 from rmq.protocol import subscription
-from rmq.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
-from rmq.protocol.bodies.running import ConsumeMessageDirectlyResult, ConsumerRunningInfo
-from rmq.protocol.codes import version_name
-from rmq.protocol.command import VERSION
 from rmq.protocol.errors import ClientError
 from rmq.runtime.aside import logger
 from rmq.runtime.world import World
@@ -31,7 +26,7 @@ log = logger(__name__)
 
 
 @lists_options(PullConsumerSettings)
-@typed(but=("queue", "offset", "max_nums"), inner=("offsets", "reset_offsets"))
+@typed(but=("queue", "offset", "max_nums"))
 class PullConsumer(Consumer):
     """Pulls when asked to; coroutines of one loop may share it.
 
@@ -52,16 +47,17 @@ class PullConsumer(Consumer):
     _threads = 1
 
     def __init__(self, group: str, *, world: World | None = None, **options: Unpack[PullConsumerOptions]) -> None:
-        self.settings: PullConsumerSettings = self._kind.of(options)
-        self._names = Namespace(self.settings.namespace)
+        self._settings: PullConsumerSettings = self._kind.of(options)
+        self._names = Namespace(self._settings.namespace)
         group = self._names.group(group, "DEFAULT_CONSUMER")
         self.group: str = group
-        self.world: World = world or World.around()
-        for topic in self.settings.register_topics:
+        self._world: World = world or World.around()
+        for topic in self._settings.register_topics:
             check_topic(topic)
-        self._strategy = self.settings.strategy()
-        self._trace, self._hooks = hooks_of(group, self.settings, self.world, quick=True)
-        self._topics = {self._names.wrap(topic) for topic in self.settings.register_topics}
+        self._strategy = self._settings.strategy()
+        self._trace, self._hooks = hooks_of(group, self._settings, self._world, quick=True)
+        self._topics = {self._names.wrap(topic) for topic in self._settings.register_topics}
+        self._inner = PullInner(self)
         self._balanced: dict[str, list[MessageQueue]] = {}
         self._puller: Puller | None = None
         self._options = options
@@ -79,11 +75,11 @@ class PullConsumer(Consumer):
         """
         if self._membership is not None:
             return
-        membership = await Membership.join(self, self.world, self.settings, self._threads, self._trace)
-        self._puller = Puller(membership.instance, self.group, self.settings.hooks)
+        membership = await Membership.join(self._inner, self._world, self._settings, self._threads, self._trace)
+        self._puller = Puller(membership.instance, self.group, self._settings.hooks)
         self._membership = membership
         try:
-            for topic in self.topics():
+            for topic in self._inner.topics():
                 await membership.instance.refresh_route(topic)
             await membership.announce()
         except BaseException:
@@ -121,14 +117,14 @@ class PullConsumer(Consumer):
         :param timeout: ``consumer_pull_timeout`` by default.
         :raises ClientError: an argument that cannot be used. :raises ResponseError: the broker refused.
         """
-        limit = self.settings.consumer_pull_timeout if timeout is None else seconds(timeout)
+        limit = self._settings.consumer_pull_timeout if timeout is None else seconds(timeout)
         return await self._pull(queue, expression, offset, max_nums, sql, limit, 0.0)
 
     async def pull_block_if_not_found(
         self, queue: MessageQueue, expression: str, offset: int, max_nums: int = 32, *, sql: bool = False
     ) -> PullResult:
         """The same, but waits up to ``broker_suspend_max_time`` for a message to come."""
-        settings = self.settings
+        settings = self._settings
         return await self._pull(
             queue,
             expression,
@@ -222,28 +218,10 @@ class PullConsumer(Consumer):
         self, message: MessageExt, delay_level: int = 0, broker_name: str | None = None
     ) -> None:
         """Have a message delivered to this group again, later; see ``PushConsumer.send_message_back``."""
-        most = 16 if self.settings.max_reconsume_times < 0 else self.settings.max_reconsume_times
+        most = 16 if self._settings.max_reconsume_times < 0 else self._settings.max_reconsume_times
         await sendback.send_message_back(self._client, self.group, message, delay_level, most, broker_name)
 
-    # -- what the instance asks ---------------------------------------------------------------------------------------
-
-    def heartbeat_data(self) -> ConsumerData:
-        return ConsumerData(
-            group_name=self.group,
-            consume_type="CONSUME_ACTIVELY",
-            message_model=self.settings.message_model.value,
-            consume_from_where="CONSUME_FROM_LAST_OFFSET",
-            subscription_data_set=self._subscriptions(),
-            unit_mode=self.settings.unit_mode,
-        )
-
-    def _subscriptions(self) -> list[SubscriptionData]:
-        return [subscription.build(topic, "*", sub_version=self.started_ms) for topic in sorted(self._topics)]
-
-    def topics(self) -> list[str]:
-        return sorted(self._topics)
-
-    async def rebalance(self) -> None:
+    async def _rebalance(self) -> None:
         if self._membership is None:
             return
         for topic in sorted(self._topics):
@@ -260,35 +238,9 @@ class PullConsumer(Consumer):
         if queues is None:
             await instance.refresh_route(topic)
             queues = instance.routes.subscribe_queues(topic) or []
-        if self.settings.broadcasting:
+        if self._settings.broadcasting:
             self._balanced[topic] = queues
             return
         ids = await rebalance.consumer_ids(instance, self.group, topic)
         share = await rebalance.our_share(self._strategy, instance, self.group, queues, ids)
         self._balanced[topic] = sorted(share)
-
-    def running_info(self, *, stacks: bool = False) -> ConsumerRunningInfo:
-        """What mqadmin consumerStatus shows of this member."""
-        return ConsumerRunningInfo(
-            jstack=stack_text() if stacks else None,
-            properties={
-                "PROP_NAMESERVER_ADDR": "".join(f"{address};" for address in self._client.name_servers.addresses),
-                "PROP_CONSUMEORDERLY": "false",
-                "PROP_CONSUME_TYPE": "CONSUME_ACTIVELY",
-                "PROP_CLIENT_VERSION": version_name(VERSION),
-                "PROP_CONSUMER_START_TIMESTAMP": str(self.started_ms),
-            },
-            subscription_set=self._subscriptions(),
-        )
-
-    async def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Note other offsets, as an operator asked; the application sees them with fetch_consume_offset."""
-        if self._membership is not None:
-            for queue, offset in offsets.items():
-                self._membership.store.update(queue, offset, increase_only=False)
-
-    async def consume_directly(self, message: MessageExt) -> ConsumeMessageDirectlyResult:
-        """A pull consumer has no listener to try a message on: says so."""
-        return ConsumeMessageDirectlyResult(
-            consume_result="CR_THROW_EXCEPTION", remark=f"group {self.group} pulls: it has no listener"
-        )

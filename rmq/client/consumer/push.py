@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal, Unpack, overload
 
@@ -14,8 +14,8 @@ from rmq.client.consumer.beginning import Beginning
 from rmq.client.consumer.concurrent import ConcurrentService
 from rmq.client.consumer.consumer import Consumer
 from rmq.client.consumer.delivery import Delivery
-from rmq.client.consumer.describe import consume_directly, describe
 from rmq.client.consumer.fetch import Limits
+from rmq.client.consumer.inner import PushInner
 from rmq.client.consumer.kept_locks import KeptLocks
 from rmq.client.consumer.listeners import Batch, BatchListener, Listener, One, OneListener
 from rmq.client.consumer.member import Member
@@ -25,20 +25,16 @@ from rmq.client.consumer.pop.acks import Acks
 from rmq.client.consumer.pop.concurrent import PopConcurrentService
 from rmq.client.consumer.pop.orderly import PopOrderlyService
 from rmq.client.consumer.pop.pops import Pops
-from rmq.client.consumer.pop.queue import PopQueue
 from rmq.client.consumer.pop.rebalance import BrokerRebalance
 from rmq.client.consumer.process_queue import ProcessQueue
 from rmq.client.consumer.rebalance import Rebalance
 from rmq.client.consumer.service import Listening, Service
-from rmq.client.consumer.statistics import TopicStatistics
 from rmq.client.consumer.subscriptions import Subscriptions, refuse_mixture
 from rmq.client.instance import instances_of
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.namespace import Namespace
 from rmq.client.settings import Duration, PushConsumerOptions, PushConsumerSettings, lists_options
 from rmq.client.trace import hooks_of
-from rmq.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
-from rmq.protocol.bodies.running import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from rmq.protocol.errors import ClientError
 from rmq.runtime.aside import logger
 from rmq.runtime.signals import signal_wait_on_loop
@@ -58,7 +54,7 @@ def _nowhere(pq: ProcessQueue, offset: int) -> None:
 
 
 @lists_options(PushConsumerSettings)
-@typed(inner=("statistics", "noted", "offsets", "reset_offsets"))
+@typed()
 class PushConsumer(Consumer):
     """Gets messages as they come and hands them to listeners; coroutines of one loop may share it.
 
@@ -79,17 +75,17 @@ class PushConsumer(Consumer):
     """
 
     def __init__(self, group: str, *, world: World | None = None, **options: Unpack[PushConsumerOptions]) -> None:
-        self.settings: PushConsumerSettings = PushConsumerSettings.of(options)
-        self._names = Namespace(self.settings.namespace)
+        self._settings: PushConsumerSettings = PushConsumerSettings.of(options)
+        self._names = Namespace(self._settings.namespace)
         group = self._names.group(group, "DEFAULT_CONSUMER")
         self.group: str = group
-        self.world: World = world or World.around()
-        self._strategy = self.settings.strategy()
-        self._trace, self._hooks = hooks_of(group, self.settings, self.world)
-        self._subscriptions = Subscriptions(self.world.clock, group)
+        self._world: World = world or World.around()
+        self._strategy = self._settings.strategy()
+        self._trace, self._hooks = hooks_of(group, self._settings, self._world)
+        self._subscriptions = Subscriptions(self._world.clock, group)
         self._listeners: dict[str, Listener] = {}
         self._default: Listener | None = None
-        self._statistics: dict[str, TopicStatistics] = {}
+        self._inner = PushInner(self)
         self._delivery: Delivery | None = None
         self._stopping: asyncio.Task[None] | None = None
         self._paused = False
@@ -183,16 +179,16 @@ class PushConsumer(Consumer):
         if self._membership is not None:
             return
         self._check_listeners()
-        settings = self.settings
+        settings = self._settings
         if not settings.broadcasting:
             self._subscriptions.put_retry()
         if not settings.allow_mixed_subscriptions:
-            refuse_mixture(self.heartbeat_data(), instances_of(settings.namesrv))
-        membership = await Membership.join(self, self.world, settings, settings.consume_thread_max, self._trace)
+            refuse_mixture(self._inner.heartbeat_data(), instances_of(settings.namesrv))
+        membership = await Membership.join(self._inner, self._world, settings, settings.consume_thread_max, self._trace)
         membership.pool.keep(settings.consume_thread_min)
         instance, tasks = membership.instance, membership.tasks
         member = Member(
-            instance, self.group, settings, membership.store, self._subscriptions.table, self.statistics, tasks
+            instance, self.group, settings, membership.store, self._subscriptions.table, self._inner.statistics, tasks
         )
         pops = self._make_pops(member, settings, membership.pool) if settings.asks_broker else None
 
@@ -235,7 +231,7 @@ class PushConsumer(Consumer):
         self, member: Member, pool: Pool, settled: Callable[[ProcessQueue, int], None] = _nowhere
     ) -> Listening:
         return Listening(
-            clock=self.world.clock,
+            clock=self._world.clock,
             tasks=member.tasks,
             pool=pool,
             pick=self._listener_of,
@@ -279,7 +275,7 @@ class PushConsumer(Consumer):
         if self._membership is None:
             return
         if self._stopping is None:
-            limit = self.settings.await_termination_when_shutdown if timeout is None else seconds(timeout)
+            limit = self._settings.await_termination_when_shutdown if timeout is None else seconds(timeout)
             self._stopping = asyncio.get_running_loop().create_task(self._shutdown(limit), name="shutdown")
         if self._delivery is not None and self._delivery.runs_in(asyncio.current_task()):
             return  # called by a listener: it is waited for, so it cannot wait itself
@@ -311,7 +307,7 @@ class PushConsumer(Consumer):
         :param delay_level: -1 dead letters, 0 the broker decides, over 0 that level.
         :raises RMQError: neither the broker that holds it nor the retry topic took it.
         """
-        most = 16 if self.settings.max_reconsume_times < 0 else self.settings.max_reconsume_times
+        most = 16 if self._settings.max_reconsume_times < 0 else self._settings.max_reconsume_times
         await sendback.send_message_back(self._client, self.group, message, delay_level, most, broker_name)
 
     async def change_invisible_time(self, message: MessageExt, invisible_time: Duration) -> None:
@@ -382,38 +378,22 @@ class PushConsumer(Consumer):
         """Another number of listener threads (and of coroutine listeners at a time), from now on."""
         if not 1 <= count <= 1000:
             raise ClientError(f"the pool size is {count}: it must be 1 to 1000")
-        self.settings.consume_thread_min = min(self.settings.consume_thread_min, count)
-        self.settings.consume_thread_max = count
+        self._settings.consume_thread_min = min(self._settings.consume_thread_min, count)
+        self._settings.consume_thread_max = count
         if self._membership is not None:
             self._membership.pool.resize(count)
-            self._membership.pool.keep(self.settings.consume_thread_min)
+            self._membership.pool.keep(self._settings.consume_thread_min)
         if self._delivery is not None:
             self._delivery.resize(count)
-
-    # -- what the instance asks ---------------------------------------------------------------------------------------
-
-    def heartbeat_data(self) -> ConsumerData:
-        settings = self.settings
-        return ConsumerData(
-            group_name=self.group,
-            consume_type="CONSUME_PASSIVELY",
-            message_model=settings.message_model.value,
-            consume_from_where=settings.consume_from_where.value,
-            subscription_data_set=list(self._subscriptions.table.values()),
-            unit_mode=settings.unit_mode,
-        )
-
-    def topics(self) -> list[str]:
-        return list(self._subscriptions.table)
-
-    async def rebalance(self) -> None:
-        if self._delivery is not None:
-            await self._delivery.rebalance()
 
     async def persist_offsets(self) -> None:
         """Keep the offsets now; done every ``persist_consumer_offset_interval`` anyway."""
         if self._delivery is not None:
             await self._delivery.assignment.persist()
+
+    async def _rebalance(self) -> None:
+        if self._delivery is not None:
+            await self._delivery.rebalance()
 
     async def _on_assignment(self, topic: str, queues: list[MessageQueue], mine: list[MessageQueue]) -> None:
         self._subscriptions.renew(topic)
@@ -430,15 +410,8 @@ class PushConsumer(Consumer):
     def _listener_of(self, topic: str) -> Listener | None:
         return self._listeners.get(topic) or self._default
 
-    def statistics(self, topic: str) -> TopicStatistics:
-        """What is counted of a topic."""
-        found = self._statistics.get(topic)
-        if found is None:
-            found = self._statistics[topic] = TopicStatistics()
-        return found
-
     def _on_consume(self, topic: str, ok: int, failed: int, duration: float) -> None:
-        self.statistics(self._names.wrap(topic)).on_consume(ok, failed, duration, self.world.clock.monotonic())
+        self._inner.statistics(self._names.wrap(topic)).on_consume(ok, failed, duration, self._world.clock.monotonic())
 
     @property
     def assignment(self) -> list[MessageQueue]:
@@ -459,44 +432,9 @@ class PushConsumer(Consumer):
             return "it is not started, or has stopped"
         return self._delivery.missing(self._subscriptions.chosen())
 
-    def process_queues(self) -> dict[MessageQueue, ProcessQueue]:
-        """What is held of each queue that is ours."""
-        return dict(self._delivery.assignment.queues) if self._delivery is not None else {}
-
-    def pop_queues(self) -> dict[MessageQueue, PopQueue]:
-        """What is open of each queue that we pop from."""
-        pops = self._delivery.pops if self._delivery is not None else None
-        return dict(pops.queues) if pops is not None else {}
-
     def lag(self) -> dict[MessageQueue, int]:
         """By queue that is ours: the messages not consumed yet, of those its broker had when it last answered.
 
         A quiet queue is answered every ``broker_suspend_max_time``, one that gets messages at once.
         """
-        return {queue: held.lag(self.noted(queue)) for queue, held in self.process_queues().items()}
-
-    def noted(self, queue: MessageQueue) -> int:
-        """The offset noted for a queue; -1 = none."""
-        return -1 if self._membership is None else self._membership.store.known(queue)
-
-    def subscriptions(self) -> dict[str, SubscriptionData]:
-        return dict(self._subscriptions.table)
-
-    def pool(self) -> Pool:
-        """The listeners' threads. :raises ClientError: the consumer is not started."""
-        return self._joined.pool
-
-    # -- what brokers ask (answers.py) --------------------------------------------------------------------------------
-
-    def running_info(self, *, stacks: bool = False) -> ConsumerRunningInfo:
-        """What mqadmin consumerStatus shows of this member."""
-        return describe(self, stacks=stacks)
-
-    async def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Go to other offsets in the queues that are ours."""
-        if self._delivery is not None:
-            await self._delivery.assignment.seek(offsets)
-
-    async def consume_directly(self, message: MessageExt) -> ConsumeMessageDirectlyResult:
-        """Call the listener for one message and say how it ended; no offset moves."""
-        return await consume_directly(self, message)
+        return {queue: held.lag(self._inner.noted(queue)) for queue, held in self._inner.process_queues().items()}

@@ -64,14 +64,14 @@ class ScheduledPullConsumer(PullConsumer):
     """
 
     _kind: ClassVar = ScheduledPullConsumerSettings
-    settings: ScheduledPullConsumerSettings  # pyright: ignore[reportIncompatibleVariableOverride]
+    _settings: ScheduledPullConsumerSettings  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __init__(
         self, group: str, *, world: World | None = None, **options: Unpack[ScheduledPullConsumerOptions]
     ) -> None:
         super().__init__(group, world=world, **options)  # type: ignore[misc]
         self._callbacks: dict[str, PullCallback] = {}
-        self._threads = self.settings.pull_thread_nums
+        self._threads = self._settings.pull_thread_nums
         #: A task for each queue that is called for.
         self._calls: set[asyncio.Task[None]] = set()
         #: The queues that are called for, and what ends their pauses; one that is ours no more ends after its call.
@@ -126,13 +126,13 @@ class ScheduledPullConsumer(PullConsumer):
         self._stopping = True
         for wake in self._wakes.values():
             wake.set()
-        limit = self.settings.await_termination_when_shutdown
+        limit = self._settings.await_termination_when_shutdown
         if self._calls and (await asyncio.wait(self._calls, timeout=limit))[1]:
             log.warning("group %s: calls still run after %g s, the shutdown goes on without them", self.group, limit)
         await super().shutdown()
 
-    async def rebalance(self) -> None:
-        await super().rebalance()
+    async def _rebalance(self) -> None:
+        await super()._rebalance()
         membership = self._membership
         if membership is None or membership.tasks.closed or self._stopping:
             return

@@ -149,7 +149,7 @@ async def test_states_of_groups_are_no_errors(admin: Admin) -> None:  # field ca
                 await got.acquire()
             async with asyncio.timeout(100):
                 # The last handler has released us and returns in a moment; nothing tells of it.
-                while sum(consumer.offsets("Topic").values()) < 4:  # noqa: ASYNC110
+                while sum(consumer._inner.offsets("Topic").values()) < 4:  # noqa: ASYNC110
                     await asyncio.sleep(0)
             await consumer.persist_offsets()
             online = await admin.json("consumerProgress", "-g", group)

@@ -139,7 +139,7 @@ def test_an_account_that_cannot_be_used_is_refused_without_its_secret(
             Producer("p", **options)  # type: ignore[arg-type]
         assert "hush" not in str(refused.value)
     producer = Producer("p", namesrv="127.0.0.1:1", access_key="someone", secret_key="hush-hush")
-    assert "hush" not in repr(producer.settings) + repr(producer)
+    assert "hush" not in repr(producer._settings) + repr(producer)
     missing = rmq.Producer("p", namesrv="127.0.0.1:1", credentials_file=str(tmp_path / "none.yml"))
     with pytest.raises(ConfigError, match=r"none\.yml"):
         missing.start()

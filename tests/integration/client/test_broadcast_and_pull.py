@@ -68,7 +68,7 @@ async def test_a_slow_broadcast_message_is_not_sent_back() -> None:
         async with consumer:
             await s.send(1)
             await asyncio.sleep(20)
-            assert sorted(consumer.offsets("T").values())[-1] == 1
+            assert sorted(consumer._inner.offsets("T").values())[-1] == 1
         stats = await s.admin.topic_stats("%RETRY%g")
         assert {one.max_offset for one in stats.offset_table.values()} == {0}
 
@@ -112,7 +112,7 @@ async def test_a_member_that_cannot_save_gets_each_message_once(
             await s.send(5, "One")
             await eventually(lambda: len(got) == 5)
             await asyncio.sleep(60)
-            assert list(consumer.offsets("One").values()) == [155]
+            assert list(consumer._inner.offsets("One").values()) == [155]
         assert got == list(range(150, 155))
         assert any("cannot be written" in record.message for record in caplog.records)
 
@@ -240,7 +240,7 @@ def test_two_that_would_share_their_offsets_are_told_apart(kind: str) -> None:
             first, other = member(), member(instance_name="other")
             # As a client of another process: it has connections of its own.
             second = member()
-            second.settings.namesrv = f"{s.cluster.namesrv_addr};{s.cluster.namesrv_addr}"
+            second._settings.namesrv = f"{s.cluster.namesrv_addr};{s.cluster.namesrv_addr}"
             await first.start()
             await other.start()
             for _ in range(2):

@@ -196,7 +196,7 @@ def test_hooks_of_pulls_listeners_and_requests(orderly: bool) -> None:
                 await eventually(lambda: "after listener" in hook.called)
             assert got[0] == b"1"
             told = {"filter", "before listener", "after listener", "before request", "after answer", "after nothing"}
-            assert hook.called | made.settings.hooks[0].called == told  # type: ignore[attr-defined]
+            assert hook.called | made._settings.hooks[0].called == told  # type: ignore[attr-defined]
 
     run()
 

@@ -64,9 +64,9 @@ async def test_each_message_once_and_what_is_done_stays_away() -> None:
             await asyncio.sleep(30)
             assert [(queue.topic, queue.queue_id) for queue in consumer.assignment] == [("%RETRY%g", 0), ("T", -1)]
             assert set(got.values()) == {1}
-            (held,) = consumer.pop_queues().values()
+            (held,) = consumer._inner.pop_queues().values()
             assert held.count == 0
-            info = consumer.running_info()
+            info = consumer._inner.running_info()
             assert info.mq_pop_table is not None
             assert [queue.queue_id for queue in info.mq_pop_table] == [-1]
 
@@ -329,9 +329,9 @@ async def test_a_group_that_pulls_again_gets_what_pops_left() -> None:
             await s.send(2)
             await eventually(lambda: (b"0", "T", 1) in got, within=60)
             assert (b"1", "T", 0) in got
-            assert "%RETRY%g_T" in consumer.topics()
+            assert "%RETRY%g_T" in consumer._inner.topics()
             await s.admin.set_message_request_mode(s.cluster.broker_addr, "T", "g", "POP")
-            await eventually(lambda: "%RETRY%g_T" not in consumer.topics())
+            await eventually(lambda: "%RETRY%g_T" not in consumer._inner.topics())
 
 
 @in_virtual_time
@@ -354,11 +354,11 @@ async def test_namespace_tags_and_unsubscribing() -> None:
         async with consumer:
             await eventually(lambda: len(got) == 3, within=60)
             assert sorted(got) == [(b"again", "T", 0), (b"again", "T", 1), (b"good", "T", 0)]
-            assert not any(held.count for held in consumer.pop_queues().values())
+            assert not any(held.count for held in consumer._inner.pop_queues().values())
             await s.topic("ns%U")
             consumer.on("U")(handle)
             consumer.unsubscribe("T")
-            await eventually(lambda: not consumer.pop_queues())
+            await eventually(lambda: not consumer._inner.pop_queues())
             # A pop under way brings it: it is given back for others, long before its invisible time is over.
             await s.producer.send(Message("ns%T", b"left", tags="AaAa"))
             other = s.consumer(namespace="ns", instance_name="other", allow_mixed_subscriptions=True, **POP)
@@ -381,7 +381,7 @@ async def test_without_a_mode_the_broker_has_us_pull() -> None:
         await s.send(4)
         async with consumer:
             await eventually(lambda: len(got) == 4)
-            assert not consumer.pop_queues()
+            assert not consumer._inner.pop_queues()
             assert [queue.queue_id for queue in consumer.assignment if queue.topic == "T"] == [0, 1, 2, 3]
             with pytest.raises(ClientError, match="is not popped"):
                 await consumer.change_invisible_time(got[0], 60)

@@ -56,7 +56,7 @@ async def test_pulling_stops_at_the_limits() -> None:
         async with consumer:
             await s.send(300, "One")
             await asyncio.sleep(30)
-            held = next(pq for queue, pq in consumer.process_queues().items() if queue.topic == "One")
+            held = next(pq for queue, pq in consumer._inner.process_queues().items() if queue.topic == "One")
             assert 100 <= held.count <= 132
             release.set()
             await eventually(lambda: done == 300)

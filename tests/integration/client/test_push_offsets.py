@@ -30,12 +30,12 @@ async def test_a_consumer_tells_how_far_it_noted_each_queue() -> None:
         async def handle(message: MessageExt) -> None:
             seen.append(message.msg_id)
 
-        assert consumer.noted(queue) == -1, "it is not started"
+        assert consumer._inner.noted(queue) == -1, "it is not started"
         await consumer.start()
         await s.send(40)
         await eventually(lambda: len(seen) == 40)
-        await eventually(lambda: consumer.noted(queue) == 10)
-        assert consumer.noted(MessageQueue("T", "broker-0", 99)) == -1
+        await eventually(lambda: consumer._inner.noted(queue) == 10)
+        assert consumer._inner.noted(MessageQueue("T", "broker-0", 99)) == -1
         await consumer.shutdown()
 
 
@@ -129,7 +129,7 @@ async def test_an_offset_that_does_not_exist_is_corrected_once() -> None:
         async with broken:
             await eventually(lambda: len(got) == 50)
             (queue,) = [queue for queue in broken.assignment if queue.topic == "One"]
-            await broken.reset_offsets("One", {queue: 5000})
+            await broken._inner.reset_offsets("One", {queue: 5000})
             await asyncio.sleep(30)
             await s.send(3, "One")
             await eventually(lambda: len(got) == 53)

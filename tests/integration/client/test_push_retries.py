@@ -111,9 +111,9 @@ async def test_a_listener_over_the_consume_timeout_gives_one_copy_and_a_late_res
             (queue,) = [queue for queue in consumer.assignment if queue.topic == "One"]
             began = calls[0][2]
             await asyncio.sleep(4.8)
-            assert consumer.offsets("One")[queue] == 0
+            assert consumer._inner.offsets("One")[queue] == 0
             await asyncio.sleep(1)
-            assert (consumer.offsets("One")[queue], ended) == (3, 0)
+            assert (consumer._inner.offsets("One")[queue], ended) == (3, 0)
             await eventually(lambda: len(calls) == 4)
             await asyncio.sleep(100)
             assert [(keys, times) for keys, times, _ in calls] == [("k0", 0), ("k1", 0), ("k2", 0), ("k0", 1)]
@@ -131,10 +131,10 @@ async def test_a_listener_over_the_consume_timeout_gives_one_copy_and_a_late_res
                 patch.setattr(sendback, "send_to_retry_topic", refused)
                 await s.producer.send(Message("One", b"x", keys="slow"))
                 await asyncio.sleep(7)
-                assert consumer.offsets("One")[queue] == 3
-            await eventually(lambda: consumer.offsets("One")[queue] == 4, within=20)
+                assert consumer._inner.offsets("One")[queue] == 3
+            await eventually(lambda: consumer._inner.offsets("One")[queue] == 4, within=20)
             await s.producer.send(Message("One", b"x", keys="slow"))
-            await eventually(lambda: consumer.offsets("One")[queue] == 5, within=7)
+            await eventually(lambda: consumer._inner.offsets("One")[queue] == 5, within=7)
             await asyncio.sleep(60)
         assert set((await s.diff()).values()) == {0}
 

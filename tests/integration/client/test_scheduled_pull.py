@@ -93,7 +93,7 @@ async def test_who_has_lost_a_queue_notes_no_more_of_it_whatever_it_waits_for() 
                 await s.send(40)
                 await eventually(lambda: len(other.got) == 20)
                 await asyncio.sleep(5.0)
-                assert len(one.consumer.offsets("T")) == len(other.consumer.offsets("T")) == 2
+                assert len(one.consumer._inner.offsets("T")) == len(other.consumer._inner.offsets("T")) == 2
 
 
 @in_virtual_time
@@ -109,7 +109,7 @@ async def test_a_call_under_way_keeps_no_offset_of_a_queue_that_was_lost() -> No
             async with other.consumer:
                 await eventually(lambda: len(set(other.calls)) == 2)
                 assert len(one.consumer._wakes) == 4
-                assert set(one.consumer.offsets("T")) == set(one.calls) - set(other.calls)
+                assert set(one.consumer._inner.offsets("T")) == set(one.calls) - set(other.calls)
                 assert not other.got
 
 

@@ -48,8 +48,8 @@ def test_a_file_says_what_decorators_say(file: Path) -> None:
     file.write_text(FILE)
     made = load(file)
     assert made.name == "shop"
-    assert made.producer.settings.send_msg_timeout == 5
-    assert made.producer.settings.instance_name == "i"
+    assert made.producer._settings.send_msg_timeout == 5
+    assert made.producer._settings.instance_name == "i"
     assert made.middlewares == [stamped]
     (handler,) = made.handlers
     assert handler.plan.function is pay
@@ -58,8 +58,8 @@ def test_a_file_says_what_decorators_say(file: Path) -> None:
     assert handler.send_to.name == "bills"
     assert handler._on_bad_payload is BadPayload.RETRY
     consumer = made.consumers["payments"]
-    assert (consumer.settings.orderly, consumer.settings.max_reconsume_times) == (True, 3)
-    assert consumer.subscriptions()["orders"].sub_string == "new || old"
+    assert (consumer._settings.orderly, consumer._settings.max_reconsume_times) == (True, 3)
+    assert consumer._subscriptions.table["orders"].sub_string == "new || old"
 
 
 @pytest.mark.parametrize(

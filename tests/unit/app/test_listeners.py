@@ -117,7 +117,7 @@ def test_listeners_of_a_group_share_its_consumer_and_its_settings() -> None:
     app.listener("A", group="h", orderly=True)(no_payload)
     app.listener("B", group="h")(no_payload)
     app.listener("C")(no_payload)
-    assert {group: sorted(one.topics()) for group, one in app.consumers.items()} == {"h": ["A", "B"], "g": ["C"]}
+    assert {group: sorted(one._inner.topics()) for group, one in app.consumers.items()} == {"h": ["A", "B"], "g": ["C"]}
     with pytest.raises(ClientError, match="the group h has other settings for another listener: orderly"):
         app.listener("D", group="h", orderly=False)(no_payload)
     with pytest.raises(ClientError, match="the group g: give its settings with its first listener: orderly"):

@@ -131,7 +131,7 @@ def test_the_settings_make_the_strategy() -> None:
         client_machine_room=lambda client: "hall",
     )
     mine = [MessageQueue("T", "r1@a", 0)]
-    assert consumer.settings.strategy().allocate("g", "c", [*mine, MessageQueue("T", "r2@b", 0)], ["c"]) == mine
+    assert consumer._settings.strategy().allocate("g", "c", [*mine, MessageQueue("T", "r2@b", 0)], ["c"]) == mine
 
 
 def test_a_ring_may_have_a_hash_of_its_own() -> None:

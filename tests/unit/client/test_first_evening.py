@@ -195,7 +195,7 @@ def test_dict_forms() -> None:
 
 def test_a_client_that_was_never_shut_down_is_warned_of() -> None:
     producer = aio.Producer("g", namesrv="n:1")
-    world = producer.world
+    world = producer._world
     producer._instance = cast(Any, SimpleNamespace(world=world, pid=world.identity.pid))
     with pytest.warns(ResourceWarning, match="<Producer g, started> was not shut down: use it with 'async with'"):
         producer.__del__()

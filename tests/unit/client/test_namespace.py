@@ -29,7 +29,7 @@ def test_an_instances_address_says_its_namespace_as_with_java() -> None:
     assert len(cases) == 14
     for case in cases:
         assert namespace_of(None, case["address"]) == case["namespace"], case
-        assert Producer("g", namesrv=case["address"]).settings.namespace == case["namespace"]
+        assert Producer("g", namesrv=case["address"])._settings.namespace == case["namespace"]
         assert Producer("g", namesrv=case["address"], namespace="own").group == "own%g"
         assert Producer("g", namesrv=case["address"], namespace="").group == "g"
 
