@@ -19,7 +19,7 @@ from rmq.client.identity import client_id
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.nameservers import NameServers, parse_addresses
 from rmq.client.namespace import Namespace
-from rmq.client.outages import Outages
+from rmq.client.outages import Outages, outages_of
 from rmq.client.route_questions import RouteQuestions
 from rmq.client.settings import ClientSettings
 from rmq.protocol import frame
@@ -96,10 +96,6 @@ _instances: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[_Key, Clie
 )
 
 
-#: All clients for threads share one loop: these are mostly a process's.
-_outages: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Outages] = weakref.WeakKeyDictionary()
-
-
 def connect_instance(world: World, settings: ClientSettings, *, stable: bool = False) -> ClientInstance:
     """The instance of this client's id on the running loop, made when there is none."""
     loop = asyncio.get_running_loop()
@@ -109,17 +105,24 @@ def connect_instance(world: World, settings: ClientSettings, *, stable: bool = F
     key = (identity, settings.namesrv, settings.namespace, access)
     instance = table.get(key)
     if instance is None:
-        outages = _outages.setdefault(loop, Outages())
-        instance = table[key] = ClientInstance(world, settings, identity, outages, access)
+        # What one client of a process noticed needs no other to tell of it, whatever its loop, but one that comes as
+        # somebody else: its own account or TLS may be why a broker does not answer it. Virtual time is a process alone.
+        where = loop if world.stalls is None else world.identity.pid
+        instance = table[key] = ClientInstance(world, settings, identity, outages_of(where, access), access)
     hooks = instance.remoting.hooks
     hooks += [hook for hook in request_hooks(settings.hooks, instance.application) if hook not in hooks]
     return instance
 
 
 def instances_of(namesrv: str | None) -> list[ClientInstance]:
-    """The instances of the running loop with these name servers."""
-    table = _instances.get(asyncio.get_running_loop(), {})
-    return [instance for (_, servers, *_), instance in table.items() if servers == namesrv]
+    """The instances of this process with these name servers, on whatever loop."""
+    loops = [loop for reference in _instances.keyrefs() if (loop := reference()) is not None]
+    return [
+        instance
+        for loop in loops
+        for (_, servers, *_), instance in list(_instances.get(loop, {}).items())
+        if servers == namesrv and instance.pid == instance.world.identity.pid
+    ]
 
 
 class ClientInstance:
@@ -151,7 +154,7 @@ class ClientInstance:
         self.remoting.router.add(Answers(self))
         self.application = ApplicationThreads(world, identity)
         self.beats = Heartbeats(self)
-        #: What all clients of a loop know together: one of them tells of a broker.
+        #: What all clients of a process know together that come as the same: one of them tells of a broker.
         self.outages = outages or Outages()
         self.remoting.on_close.append(self.beats.lost)
         self.name_servers = NameServers(

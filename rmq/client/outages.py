@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import weakref
+from collections.abc import Hashable
 
 from rmq.protocol.errors import TransportError
 from rmq.runtime.aside import logger
 
-__all__ = ["Outages"]
+__all__ = ["Outages", "outages_of"]
 
 log = logger(__name__)
 
@@ -19,7 +21,8 @@ class Outages:
     """Which brokers gave no answer when they were last asked."""
 
     def __init__(self) -> None:
-        self._away: set[str] = set()
+        #: Clients on other loops, in other threads, note theirs here, too.
+        self._away: dict[str, object] = {}
 
     def away(self, address: str) -> bool:
         """Whether a broker gave no answer when it was last asked."""
@@ -30,15 +33,24 @@ class Outages:
         address = error.address if isinstance(error, TransportError) else None
         if address is None:
             return logging.WARNING
-        if address in self._away:
-            return logging.DEBUG
-        if len(self._away) >= _MOST:
+        if len(self._away) >= _MOST and address not in self._away:
             self._away.clear()
-        self._away.add(address)
-        return logging.WARNING
+        mine = object()  # of two threads that notice at once one tells
+        return logging.WARNING if self._away.setdefault(address, mine) is mine else logging.DEBUG
 
     def answered(self, address: str) -> None:
         """A broker has answered, whatever it said."""
-        if address in self._away:
-            self._away.discard(address)
+        if self._away and self._away.pop(address, None) is not None:
             log.warning("the broker %s works again", address)
+
+
+#: While a client has them.
+_shared: weakref.WeakValueDictionary[tuple[Hashable, Hashable], Outages] = weakref.WeakValueDictionary()
+
+
+def outages_of(where: Hashable, whose: Hashable) -> Outages:
+    """What the clients of one place know together that reach brokers in the same way.
+
+    :param where: a process. :param whose: as whom they come.
+    """
+    return _shared.setdefault((where, whose), Outages())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import pickle
@@ -16,10 +17,12 @@ import pytest
 import rmq
 from rmq import Message, MessageExt, MessageQueue, PushConsumer, SendResult, SendStatus, aio
 from rmq.client.checks import milliseconds
-from rmq.client.outages import Outages
+from rmq.client.instance import ClientInstance, connect_instance, instances_of
+from rmq.client.outages import Outages, outages_of
 from rmq.client.results import PullResult, PullStatus
-from rmq.client.settings import PushConsumerSettings
+from rmq.client.settings import ClientSettings, PushConsumerSettings
 from rmq.protocol.errors import ClientError, ConnectFailed, ConnectionLost, RequestTimeout, ResponseError, UnknownOption
+from rmq.runtime.world import World
 
 QUEUE = MessageQueue("T", "a", 1)
 
@@ -140,6 +143,39 @@ def test_a_broker_that_is_away_is_warned_of_once() -> None:
     assert outages.level(ResponseError(1, "no", "a:1")) == logging.WARNING, "it answered"
     outages.answered("a:1")
     assert outages.level(gone) == logging.WARNING
+
+
+def test_it_is_warned_of_once_a_process_by_clients_that_come_as_the_same() -> None:
+    """Each with a loop of its own. Who comes as somebody else may be the only one whom a broker does not answer."""
+
+    async def made(**options: str) -> ClientInstance:
+        return connect_instance(World.real(), ClientSettings.of({"namesrv": "127.0.0.1:1", **options}))
+
+    with asyncio.Runner() as first, asyncio.Runner() as second:
+        one, other = first.run(made()), second.run(made())
+        stranger = second.run(made(access_key="a", secret_key="12345678"))
+        assert one is not other
+        # Members of one group are to subscribe the same, on whichever loop they are.
+        assert {one, other, stranger} <= set(instances_of("127.0.0.1:1"))
+    assert one.outages is other.outages
+    assert one.outages is not stranger.outages
+
+
+def test_what_is_noticed_ends_with_its_clients_and_is_no_other_process() -> None:
+    mine = outages_of(1, None)
+    assert outages_of(1, None) is mine
+    assert outages_of(2, None) is not mine
+    mine.level(ConnectionLost("x").about(address="a:1"))
+    del mine
+    gc.collect()
+    assert not outages_of(1, None).away("a:1")
+
+
+def test_no_more_brokers_are_remembered_than_a_cluster_has() -> None:
+    outages = Outages()
+    for number in range(5_000):
+        outages.level(ConnectionLost("x").about(address=f"a:{number}"))
+    assert len(outages._away) <= 1_000
 
 
 # -- values ------------------------------------------------------------------------------------------------------------
