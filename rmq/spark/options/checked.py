@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from rmq.protocol.errors import ConfigError, RMQError
 from rmq.protocol.namespaces import wrap
 from rmq.protocol.subscription import SQL92, TAG, build
-from rmq.spark.options.positions import Position
+from rmq.spark.options.positions import EARLIEST, LATEST, Position
 from rmq.spark.options.table import BATCHES, READING, STREAMS, WRITING, Given, check_kind
 
 __all__ = ["COLUMN_OPTIONS", "Endpoint", "SinkOptions", "SourceOptions", "Tls"]
@@ -153,6 +153,8 @@ class SourceOptions:
         start, end = given["startingOffsets"] or since, until or given["endingOffsets"]
         if start is not None and start.group and "groupId" not in given:
             raise ConfigError("startingOffsets=group needs the option groupId: whose offsets are to be taken?")
+        if start is not None and start.word == LATEST and end.word == EARLIEST:
+            raise ConfigError("the option startingOffsets is latest and endingOffsets earliest: nothing lies between")
         if end.group:
             raise ConfigError("the option endingOffsets cannot be group: give latest or offsets as JSON")
         commit = given["commitOffsetsToBroker"]

@@ -307,9 +307,14 @@ class Sender:
         """A refused batch is sent one by one: the row that is meant gets named."""
         if len(messages) == 1:
             refused = f"{messages[0].row} is refused by {queue.broker_name}: {error}"
-            if isinstance(error, ResponseError) and error.code == ResponseCode.MESSAGE_ILLEGAL:
+            # Of a delivery time that is too far ahead the broker says the same code, and which time it is.
+            if (
+                isinstance(error, ResponseError)
+                and error.code == ResponseCode.MESSAGE_ILLEGAL
+                and not messages[0].timed
+            ):
                 size = len(messages[0].body)
-                refused += f" The value has {size} bytes, within the option maxMessageSize ({self._options.max_body})."
+                refused += f"; the value has {size} bytes, within the option maxMessageSize ({self._options.max_body})"
             raise RowRefused(refused)
         for message in messages:
             self._send_round([(queue, [message])])

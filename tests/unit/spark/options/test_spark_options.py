@@ -82,6 +82,10 @@ def test_names_of_the_scala_connector_keep_working() -> None:
         ({"startingOffsets": "first"}, "startingOffsets is 'first': give earliest, latest, group or JSON"),
         ({"startingOffsets": "group"}, "startingOffsets=group needs the option groupId"),
         ({"endingOffsets": "group", "groupId": "g"}, "endingOffsets cannot be group"),
+        (
+            {"startingOffsets": "latest", "endingOffsets": "earliest"},
+            "startingOffsets is latest and endingOffsets earl",
+        ),
         ({"startingOffsets": "earliest", "startingTimestamp": "5"}, "startingOffsets and startingTimestamp exclude"),
         ({"startingTimestamp": "yesterday"}, "startingTimestamp is 'yesterday': give milliseconds since 1970"),
         ({"subExpression": "A", "sql92": "a > 1"}, "subExpression and sql92 exclude"),
