@@ -125,7 +125,7 @@ class Filling:
     def _go_on(self, sent: int, began: float) -> None:
         """There is more of the backlog: in the next turn, or after a rest."""
         now = self._source.clock.monotonic()
-        rest = self._pace.on_sent(sent, now - began)
+        rest = self._pace.on_sent(sent, self._unheard, now, now - began)
         if not self._turns.producers_send(now):
             self._pace.on_through()
         elif rest:
@@ -135,7 +135,19 @@ class Filling:
 
     def _rested(self) -> None:
         self._rest = None
+        self._pace.on_rested()
         self._turns.fill_soon()
+
+    def heard(self) -> None:
+        """The slave has reported: a backlog that waits for that goes on."""
+        if self._rest is not None and self._pace.on_heard(self._unheard, self._source.clock.monotonic()):
+            self._rest.cancel()
+            self._rest = None
+            self._turns.fill_soon()
+
+    @property
+    def _unheard(self) -> int:
+        return self._stream.next - self._stream.acked
 
     def _read(self, offset: int, size: int) -> bytes | None:
         """Bytes of the log, when they are in memory.

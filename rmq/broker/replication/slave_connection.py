@@ -117,6 +117,8 @@ class SlaveConnection(asyncio.Protocol):
         if first:
             self._arm()
             self.fill()
+        else:
+            self._filling.heard()
 
     def _secured(self, data: bytes) -> bool:
         """Whether these first bytes begin a handshake, which they do now: no log is so long that a report would.
