@@ -88,6 +88,8 @@ class SlaveClient:
         #: Those that a master was asked for, and which one.
         self._tried: set[Damage] = set()
         self._tried_at = ""
+        #: Two addresses of a master that do not fit, as they were told of last.
+        self._told = ("", "")
         self._trouble = Trouble(
             world.clock, log, "following the master", "this slave's log does not grow; it is tried again"
         )
@@ -167,7 +169,7 @@ class SlaveClient:
             self._refused += 1
             self._why += f"; stop this slave, and: {CUT_BACK}"
             error = LogsDiffer(f"{error}; stop this slave, and: {CUT_BACK}")
-        self._trouble.failed(error)
+        self._trouble.failed(error, address)
 
     async def _one_connection(self, address: str) -> None:
         """Until it ends.
@@ -194,6 +196,7 @@ class SlaveClient:
             self._connections += 1
             if self._why is None:
                 log.info("following the master at %s from offset %d on", address, self._store.log.end)
+            self._compare_address(address, link.peer)
             why = await link.ended
         finally:
             if self._link is link:
@@ -210,6 +213,27 @@ class SlaveClient:
         while self._settings.ha_ack_after_flush and store.durable_end() < store.log.end:
             store.flusher.request()
             await asyncio.sleep(0.01)
+
+    def _compare_address(self, address: str, peer: str) -> None:
+        """A log has no name in it: an empty slave that is sent to another set's master takes all that this has.
+
+        :param peer: ``host:port`` to which the address has led.
+        """
+        known = self._address_source()
+        if not known or known in (address, peer) or self._told == (address, known):
+            return
+        try:
+            host, port = addresses.parse(known)
+            if addresses.join(str(addresses.host(host)), port) == peer:
+                return
+        except (ConfigError, ValueError):
+            return  # a name: where it leads the name servers do not say
+        self._told = (address, known)
+        log.warning(
+            "haMasterAddress=%s leads to %s, and name servers say that the master of %s sends its log from %s: make "
+            "sure that both are the same broker, or leave haMasterAddress out",
+            address, peer, self._settings.broker_name, known,
+        )  # fmt: skip
 
     def _new_holes(self) -> list[Damage]:
         """What is damaged near the end of the log, and no master was asked for."""
@@ -287,6 +311,11 @@ class SlaveClient:
         after_flush = self._settings.ha_ack_after_flush
         reports: list[bytes] = []
         for offset, body in stream.received(data, now):
+            if offset and not store.log.segments:
+                log.info(
+                    "this slave was empty, and its log begins at %d: what its master has before that is not here "
+                    "(haCopyFromFirstFile=true there sends all)", offset,
+                )  # fmt: skip
             store.append_raw(offset, body)
             if not after_flush:
                 reports.append(stream.stored(store.log.end, now))
@@ -330,6 +359,7 @@ class _Link(asyncio.Protocol):
         #: Done when the connection is over, with the reason.
         self.ended: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
         self._transport: asyncio.Transport | None = None
+        self.peer = address
         self._timer: asyncio.TimerHandle | None = None
         self.read_ms = self.write_ms = 0
         self.since = client.now()
@@ -340,6 +370,8 @@ class _Link(asyncio.Protocol):
             transport.abort()
             return
         self._transport = transport
+        if name := transport.get_extra_info("peername"):
+            self.peer = addresses.join(str(addresses.host(name[0])), name[1])
         self.stream = self._client.stream()
         self._send(self.stream.first(self._client.now()))
         self._arm()
@@ -385,7 +417,10 @@ class _Link(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         if exc is None or isinstance(exc, ConnectionResetError):
-            exc = ConnectionResetError("the master has closed the connection, or is gone: its log says why")
+            why = "the master has closed the connection, or is gone: its log says why"
+            if not self.read_ms:
+                why += "; it has sent nothing: is this the port where it listens for slaves, its listenPort + 1?"
+            exc = ConnectionResetError(why)
         self.end(exc)
 
     def end(self, error: Exception | None) -> None:

@@ -41,8 +41,11 @@ class Trouble:
         self._since = 0.0
         self._spoken = False
 
-    def failed(self, error: Exception) -> None:
-        """A try failed; told when that is news, or was told a minute ago."""
+    def failed(self, error: Exception, where: str = "") -> None:
+        """A try failed; told when that is news, or was told a minute ago.
+
+        :param where: named before an error that names no file.
+        """
         now = self._clock.monotonic()
         if not self._failures:
             self._since = now
@@ -56,7 +59,7 @@ class Trouble:
         self._told[kind] = self._last = now
         self._untold = 0
         self._spoken = True
-        reason = told(error) if isinstance(error, OSError) else str(error)
+        reason = told(error, where) if isinstance(error, OSError) else f"{where}: {error}" if where else str(error)
         self._log.error("%s %s: %s; %s", self._what, how, reason, self._meanwhile)
 
     def over(self) -> None:

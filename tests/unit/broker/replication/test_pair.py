@@ -69,8 +69,9 @@ async def test_a_slave_that_dies_goes_on_with_what_it_has_not_behind_its_newest_
 
 
 @in_virtual_time
-async def test_an_empty_slave_begins_with_the_last_file_or_the_first() -> None:
-    for whole in (False, True):
+async def test_an_empty_slave_begins_with_the_last_file_or_the_first(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    for whole in (True, False):
         async with pair(slaves=0, ha_copy_from_first_file=whole) as p:
             fill(p.master, 90)
             await p.add_slave()
@@ -78,6 +79,8 @@ async def test_an_empty_slave_begins_with_the_last_file_or_the_first() -> None:
             slave = p.slaves[0].store
             assert slave.log.start == (0 if whole else 2 * SIZE)
             assert log_bytes(slave) == log_bytes(p.master, slave.log.start)
+            told = f"its log begins at {2 * SIZE}: what its master has before that is not here"
+            assert caplog.text.count(told) == (not whole)
 
 
 @in_virtual_time

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
+
 from rmq.broker.replication.slave_service import SlaveClient
 from rmq.broker.replication.wire import header, report
 from rmq.broker.settings import BrokerSettings
@@ -167,6 +169,41 @@ async def test_it_looks_for_an_address_and_follows_a_master_that_moves() -> None
         s.address = "nonsense"
         await eventually(lambda: second.lost)
         await eventually(lambda: "nonsense" in (s.client.status().trouble or ""), within=20)
+
+
+@pytest.mark.parametrize(
+    ("known", "told"),
+    [("10.0.0.1:10912", False), ("10.9.9.9:10912", True), ("10.0.0.1:20912", True), ("a.name:10912", False)],
+)
+@in_virtual_time
+async def test_a_ha_master_address_that_is_not_its_masters_is_told_of_once(
+    known: str, told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with scene(listening=False, ha_master_address="10.0.0.1:10912", broker_name="b") as s:
+        await s.simulation.nodes["m"].network.listen(lambda: Master(s), "", 10912)
+        s.address = known
+        for count in (1, 2):
+            master = await s.connected(count)
+            master.transport.abort()
+        lines = [record.message for record in caplog.records if "haMasterAddress" in record.message]
+    assert len(lines) == told
+    assert all(f"leads to 10.0.0.1:10912, and name servers say that the master of b sends its log from {known}" in one
+               for one in lines)  # fmt: skip
+
+
+@in_virtual_time
+async def test_who_closes_at_once_is_perhaps_no_master_and_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    async with scene() as s:
+        (await s.connected(1)).transport.abort()
+        await asyncio.sleep(1)
+        assert "following the master fails: 10.0.0.1:10912: the master has closed the connection" in caplog.text
+        assert "it has sent nothing: is this the port where it listens for slaves, its listenPort + 1?" in caplog.text
+        master = await s.connected(2)
+        master.unit(0, b"")
+        await asyncio.sleep(1)
+        master.transport.abort()
+        await asyncio.sleep(1)
+        assert (s.client.status().trouble or "").endswith("or is gone: its log says why")
 
 
 @in_virtual_time
