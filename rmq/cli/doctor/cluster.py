@@ -16,6 +16,8 @@ _DISK_LOOK, _DISK_WRONG = 0.75, 0.85
 #: Milliseconds that a send waits at most before brokers refuse it, by default.
 _SEND_WAIT = 200
 _MUCH = 64 << 20
+#: Seconds by which a slave may be older than its master: one that follows is never as late.
+_LATE = 60
 #: Settings that brokers which serve the same topics should agree on, and what comes of it when they do not.
 _ALIKE = {
     "autoCreateTopicEnable": "a new topic is made on some brokers only",
@@ -135,8 +137,10 @@ def _sets(brokers: list[Broker]) -> Iterator[Finding]:
         if replicas is None:
             continue
         for one in replicas.ha_connection_info:
-            if one.diff > _MUCH or not one.in_sync:
-                what = f"its slave at {one.addr} is {one.diff / (1 << 20):.0f} MiB behind"
+            late = one.behind_seconds or 0
+            if one.diff > _MUCH or not one.in_sync or late >= _LATE:
+                since = f" and {late} s" if late else ""
+                what = f"its slave at {one.addr} is {one.diff / (1 << 20):.0f} MiB{since} behind"
                 yield Finding(not one.in_sync, master.where, what, "mqadmin haStatus shows whether it catches up")
         if slaves > len(replicas.ha_connection_info):
             what = f"{slaves} slaves are registered, and {len(replicas.ha_connection_info)} copy from it"

@@ -46,6 +46,8 @@ async def doctor(admin: AdminClient, out: Output, group: str | None) -> int:
         if not findings:
             yield f"nothing is wrong with {subject}, as far as its servers tell"
 
+    if out.form == "table":  # sentences: a table of them is wider than any terminal
+        out.form = "classic"
     code = out.rows([one.table() for one in findings], classic)
     return REFUSED if any(one.wrong for one in findings) else code
 

@@ -116,7 +116,7 @@ def _list(texts: object) -> str:
     click.option("-t", "--topicPerms", "topics", callback=_permissions, metavar="LIST",
                  help="topicA=DENY,topicB=PUB|SUB"),
     click.option("-g", "--groupPerms", "groups", callback=_permissions, metavar="LIST", help="groupA=DENY,groupB=SUB"),
-    click.option("-m", "--admin", "is_admin", type=bool, default=False, metavar="BOOL",
+    click.option("-m", "--admin", "is_admin", type=bool, default="false", metavar="BOOL",
                  help="It may administrate (true|false)."),
 )  # fmt: skip
 async def update_acl_config(

@@ -58,7 +58,7 @@ async def _titles(admin: AdminClient, cluster: str) -> dict[str, str]:
     broker_or_cluster,
     click.option("-k", "--key", "key", required=True, metavar="KEY", help="The setting."),
     click.option("-v", "--value", "value", required=True, metavar="TEXT", help="Its value."),
-    click.option("-a", "--updateAllBroker", "every", type=bool, metavar="BOOL", default=False,
+    click.option("-a", "--updateAllBroker", "every", type=bool, metavar="BOOL", default="false",
                  help="With -c: slaves as well (true|false)."),
 )  # fmt: skip
 async def update_broker_config(

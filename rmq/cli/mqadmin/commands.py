@@ -247,5 +247,5 @@ def show_help(ctx: click.Context, name: str | None) -> None:
     command = root.get_command(parent, name)
     if command is None:
         raise _unknown(name, parent)
-    with click.Context(command, info_name=name, parent=parent) as inner:
+    with click.Context(command, info_name=name, parent=parent, **command.context_settings) as inner:
         click.echo(command.get_help(inner))

@@ -33,7 +33,7 @@ __all__ = ["delete_sub_group", "get_consumer_config", "set_consume_mode", "updat
     broker_or_cluster,
     click.option("-g", "--groupName", "group", required=True, metavar="NAME", help="The group."),
     click.option(
-        "-s", "--consumeEnable", "enable", type=bool, metavar="BOOL", default=True, help="May consume (true|false)."
+        "-s", "--consumeEnable", "enable", type=bool, metavar="BOOL", default="true", help="May consume (true|false)."
     ),
     click.option(
         "-m",
@@ -41,20 +41,38 @@ __all__ = ["delete_sub_group", "get_consumer_config", "set_consume_mode", "updat
         "from_min",
         type=bool,
         metavar="BOOL",
-        default=False,
-        help="From the lowest offset.",
+        default="false",
+        help="Taken for Java's sake: where a member begins is its own setting.",
     ),
     click.option(
-        "-d", "--consumeBroadcastEnable", "broadcast", type=bool, metavar="BOOL", default=False, help="May broadcast."
+        "-d", "--consumeBroadcastEnable", "broadcast", type=bool, metavar="BOOL", default="false", help="May broadcast."
     ),
     click.option(
-        "-q", "--retryQueueNums", "queues", type=click.IntRange(0, 65_536), metavar="N", default=1, help="Retry queues."
+        "-q",
+        "--retryQueueNums",
+        "queues",
+        type=click.IntRange(0, 65_536),
+        metavar="N",
+        default=1,
+        help="Queues of its retry topic.",
     ),
     click.option(
-        "-r", "--retryMaxTimes", "times", type=click.IntRange(-1), metavar="N", default=16, help="Retries per message."
+        "-r",
+        "--retryMaxTimes",
+        "times",
+        type=click.IntRange(-1),
+        metavar="N",
+        default=16,
+        help="How often a message is tried again.",
     ),
     click.option(
-        "-i", "--brokerId", "broker_id", type=click.IntRange(0), metavar="N", default=0, help="Consume from this id."
+        "-i",
+        "--brokerId",
+        "broker_id",
+        type=click.IntRange(0),
+        metavar="N",
+        default=0,
+        help="Members read from the broker with this id.",
     ),
     click.option(
         "-w",
@@ -63,7 +81,7 @@ __all__ = ["delete_sub_group", "get_consumer_config", "set_consume_mode", "updat
         type=click.IntRange(0),
         metavar="N",
         default=1,
-        help="When slow.",
+        help="Of which id they read when they are slow.",
     ),
     click.option(
         "-a",
@@ -71,7 +89,7 @@ __all__ = ["delete_sub_group", "get_consumer_config", "set_consume_mode", "updat
         "notify",
         type=bool,
         metavar="BOOL",
-        default=True,
+        default="true",
         help="Tell members at once.",
     ),
 )
@@ -127,7 +145,7 @@ async def update_sub_group(
         "remove_offset",
         type=bool,
         metavar="BOOL",
-        default=False,
+        default="false",
         help="Its offsets as well (true|false).",
     ),
     click.option("-f", "--force", "force", is_flag=True, help="Even while members are online."),
@@ -148,11 +166,12 @@ async def delete_sub_group(
         if not remove_offset:
             raise NotFound(f"{', '.join(addrs)} has no group {group}: nothing was deleted")
         complain(f"{', '.join(addrs)} has no group {group}: offsets that it left were deleted, if there were any")
-    online = await side_by_side([] if force else addrs, lambda addr: _members(admin, group, addr))
-    for addr, members in online.whole().items():
+    found = await side_by_side([] if force else addrs, lambda addr: _members(admin, group, addr))
+    for addr, members in found.whole().items():
         if members:
+            online = "member" if len(members) == 1 else "members"
             raise ClientError(
-                f"the group {group} has {len(members)} members online at {addr} ({', '.join(members[:3])}): "
+                f"the group {group} has {len(members)} {online} online at {addr} ({', '.join(members[:3])}): "
                 "stop them, or use --force; nothing was deleted"
             )
     done = await at_each(
@@ -246,7 +265,8 @@ _SHOWN = (
     broker_or_cluster,
     click.option("-t", "--topicName", "topic", required=True, metavar="NAME", help="The topic."),
     click.option("-g", "--groupName", "group", required=True, metavar="NAME", help="The group."),
-    click.option("-m", "--mode", "mode", required=True, type=click.Choice(["PULL", "POP"], case_sensitive=False)),
+    click.option("-m", "--mode", "mode", required=True, type=click.Choice(["PULL", "POP"], case_sensitive=False),
+                 help="How its members get messages."),
     click.option("-q", "--popShareQueueNum", "share", type=click.IntRange(-1), default=0, metavar="N",
                  help="With how many others a member shares its queues; 0: all pop from all."),
 )  # fmt: skip

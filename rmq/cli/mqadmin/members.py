@@ -63,18 +63,15 @@ async def consumer_status(
                 told.setdefault(name, str(error))  # perhaps it is connected to another broker
     infos = {name: info for name, info in told.items() if isinstance(info, ConsumerRunningInfo)}
     differs = differences(infos)
-    value = {
-        "group": group,
-        "members": [
-            {
-                "clientId": name,
-                "version": version_name(members[name].version),
-                **(_as_json(info) if isinstance(info, ConsumerRunningInfo) else {"error": info}),
-            }
-            for name, info in told.items()
-        ],
-        "differences": differs,
-    }
+    members_told = [
+        {
+            "clientId": name,
+            "version": version_name(members[name].version),
+            **(_as_json(info) if isinstance(info, ConsumerRunningInfo) else {"error": info}),
+        }
+        for name, info in told.items()
+    ]
+    value = {"group": group, "members": members_told, "differences": differs}
 
     def classic() -> Iterator[str]:
         yield from _table(members, told)
@@ -82,7 +79,8 @@ async def consumer_status(
             for info in infos.values():
                 yield from _info(info)
 
-    code = out.value(value, classic, key="members")
+    table = [_in_table(member) for member in members_told]
+    code = out.value(value, classic, key="members", table=table)
     if differs:
         raise ClientError(
             f"members of {group} subscribe different things, so messages are lost or stay where they are: "
@@ -157,3 +155,17 @@ def _info(info: ConsumerRunningInfo) -> Iterator[str]:
     if info.jstack:
         yield ""
         yield (info.jstack)
+
+
+def _in_table(member: dict[str, object]) -> dict[str, object]:
+    """A member on one line: how many queues it has, and how many messages wait in it."""
+    queues = member.get("queues")
+    if not isinstance(queues, list):
+        return member
+    return {
+        "clientId": member["clientId"],
+        "version": member["version"],
+        "subscription": member["subscription"],
+        "queues": len(queues),
+        "waiting": sum(one["cachedMsgCount"] for one in queues),
+    }

@@ -11,7 +11,7 @@ from rmq.client.message import MessageExt
 from rmq.protocol.sysflags import COMPRESSED
 from rmq.protocol.tags import string_hash
 
-__all__ = ["as_json", "in_one_line", "sheet"]
+__all__ = ["as_json", "in_one_line", "in_table", "sheet"]
 
 
 def sheet(message: MessageExt, *, offset_id: bool = True) -> Iterator[str]:
@@ -105,4 +105,19 @@ def as_json(message: MessageExt) -> dict[str, object]:
         "flag": message.flag,
         "properties": message.properties,
         "body": message.body.decode("utf-8", "backslashreplace"),
+    }
+
+
+def in_table(row: dict[str, object]) -> dict[str, object]:
+    """What of :func:`as_json` fits on a line of a terminal."""
+    properties = row["properties"]
+    assert isinstance(properties, dict)
+    return {
+        "msgId": row["msgId"],
+        "queue": f"{row['brokerName']}/{row['queueId']}",
+        "offset": row["queueOffset"],
+        "storeTimestamp": row["storeTimestamp"],
+        "tags": properties.get("TAGS"),
+        "keys": properties.get("KEYS"),
+        "body": row["body"],
     }

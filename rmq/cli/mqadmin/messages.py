@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import click
 
 from rmq.cli.mqadmin.failures import NotFound
-from rmq.cli.mqadmin.message_text import as_json, sheet
+from rmq.cli.mqadmin.message_text import as_json, in_table, sheet
 from rmq.cli.mqadmin.output import complain
 from rmq.cli.mqadmin.session import AdminClient, Output, admin_command, producing
 from rmq.cli.mqadmin.text import address
@@ -53,7 +53,7 @@ _client = click.option("-d", "--clientId", "client", metavar="ID", help="This me
     click.option("-t", "--topic", "topic", metavar="NAME", help="Where to look for a unique id; else in every topic."),
     _group,
     _client,
-    click.option("-s", "--sendMessage", "again", type=bool, metavar="BOOL", default=False, help="Send a copy of it."),
+    click.option("-s", "--sendMessage", "again", type=bool, metavar="BOOL", default="false", help="Send a copy of it."),
     click.option("-u", "--unitName", "unit_name", metavar="NAME", help="The unit of the name servers."),
 )
 async def query_msg_by_id(
@@ -127,7 +127,7 @@ async def query_msg_by_offset(admin: AdminClient, out: Output, topic: str, broke
     click.option("-b", "--beginTimestamp", "begin", callback=moment, metavar="TIME", help="Stored since then."),
     click.option("-e", "--endTimestamp", "end", callback=moment, metavar="TIME", help="Stored until then."),
     click.option("-m", "--maxNum", "most", type=click.IntRange(1, 10_000), default=_MOST, metavar="N",
-                 help=f"Messages at most of each broker, {_MOST} by default."),
+                 help="Messages at most of each broker."),
 )  # fmt: skip
 async def query_msg_by_key(
     admin: AdminClient, out: Output, topic: str, key: str, begin: int | None, end: int | None, most: int
@@ -145,7 +145,7 @@ async def query_msg_by_key(
         for message in found:
             yield f"{message.msg_id:<50} {message.queue_id:>4} {message.queue_offset:>40}"
 
-    return out.rows([as_json(message) for message in found], classic)
+    return out.rows([as_json(message) for message in found], classic, table=in_table)
 
 
 def say(out: Output, result: QueryResult) -> None:

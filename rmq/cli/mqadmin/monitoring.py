@@ -29,9 +29,9 @@ Finding = dict[str, object]
 @admin_command(
     "startMonitoring",
     click.option("-i", "--interval", "interval", type=click.FloatRange(0.1, 86_400), default=60.0, metavar="SECONDS",
-                 help="Between two rounds, 60 by default."),
+                 help="Between two rounds."),
     click.option("-l", "--level", "level", type=click.IntRange(1), default=100_000, metavar="N",
-                 help="Messages not consumed from which a group is told of, 100000 by default."),
+                 help="Messages not consumed from which a group is told of."),
     click.option("--rounds", "rounds", type=click.IntRange(1), metavar="N", help="End after so many; else Ctrl-C."),
 )  # fmt: skip
 async def start_monitoring(admin: AdminClient, out: Output, interval: float, level: int, rounds: int | None) -> int:

@@ -126,7 +126,7 @@ async def skip_accumulated_message(admin: AdminClient, out: Output, group: str, 
     click.option("-s", "--srcGroup", "source", required=True, metavar="NAME", help="The group that has the offsets."),
     click.option("-d", "--destGroup", "destination", required=True, metavar="NAME", help="The group that gets them."),
     _topic,
-    click.option("-o", "--offline", "offline", is_flag=False, type=bool, metavar="BOOL", default=False,
+    click.option("-o", "--offline", "offline", is_flag=False, type=bool, metavar="BOOL", default="false",
                  help="Taken for Java's sake: members that are online are never told (true|false)."),
 )  # fmt: skip
 async def clone_group_offset(

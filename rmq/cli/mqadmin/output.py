@@ -27,7 +27,7 @@ import orjson
 
 from rmq.cli.command import is_quiet
 from rmq.cli.mqadmin.failures import PARTIAL
-from rmq.cli.mqadmin.text import plain
+from rmq.cli.mqadmin.text import plain, seconds, width
 from rmq.protocol.errors import RMQError
 
 __all__ = ["FORMS", "Output", "as_table", "complain", "print_json"]
@@ -99,12 +99,17 @@ class Output:
 
     # -- what there is ------------------------------------------------------------------------------------------------
 
-    def rows(self, rows: Rows, classic: Lines) -> int:
-        """Print a list of objects. :returns: the exit code."""
+    def rows(
+        self, rows: Rows, classic: Lines, *, table: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    ) -> int:
+        """Print a list of objects. :returns: the exit code.
+
+        :param table: what of a row stands in a table, where all of it is too much.
+        """
         if self.classic:
             self._lines(classic())
         elif self.form == "table":
-            self._lines(as_table(rows))
+            self._lines(as_table(rows if table is None else [table(row) for row in rows]))
         else:
             self._machine(rows + [{"missing": name, "why": why} for name, why in sorted(self.missing.items())])
         self.complain()
@@ -121,15 +126,17 @@ class Output:
         self.complain()
         return self.code
 
-    def value(self, value: dict[str, Any], classic: Lines, *, key: str | None = None) -> int:
+    def value(self, value: dict[str, Any], classic: Lines, *, key: str | None = None, table: Rows | None = None) -> int:
         """Print one object. :returns: the exit code.
 
         :param key: a table and CSV are made of the rows that stand there.
+        :param table: the rows of a table, where others are easier to read.
         """
         if self.classic:
             self._lines(classic())
         elif self.form == "table":
-            self._lines(as_table(value[key]) if key is not None else _pairs(value))
+            rows = value[key] if table is None and key is not None else table
+            self._lines(_pairs(value) if rows is None else as_table(rows))
         elif self.form == "csv" and key is not None:
             self._machine(value[key])
         else:
@@ -199,6 +206,13 @@ class Output:
             print_json(value)
 
 
+def _shown(name: str, value: Any) -> str:
+    """As people read it: a time as one."""
+    if isinstance(value, int) and name.lower().endswith("timestamp"):
+        return seconds(value) if value > 0 else ""
+    return plain(_cell(value))
+
+
 def _cell(value: Any) -> str:
     if value is None:
         return ""
@@ -216,21 +230,21 @@ def _cell(value: Any) -> str:
 def as_table(rows: Rows) -> Iterator[str]:
     """Numbers to the right, texts to the left."""
     names = list(dict.fromkeys(name for row in rows for name in row))
-    cells = [[plain(_cell(row.get(name))) for name in names] for row in rows]
-    widths = [max(len(name), *(len(line[at]) for line in cells)) for at, name in enumerate(names)]
+    cells = [[_shown(name, row.get(name)) for name in names] for row in rows]
+    widths = [max(len(name), *(width(line[at]) for line in cells)) for at, name in enumerate(names)]
     right = [
         all(isinstance(row.get(name), (int, float)) and row.get(name) is not True for row in rows) for name in names
     ]
     for line in [names, *cells] if rows else ():
-        row = (cell.rjust(width) if to_right else cell.ljust(width)
-               for cell, width, to_right in zip(line, widths, right, strict=True))  # fmt: skip
+        row = (" " * (room - width(cell)) + cell if to_right else cell + " " * (room - width(cell))
+               for cell, room, to_right in zip(line, widths, right, strict=True))  # fmt: skip
         yield "  ".join(row).rstrip()
 
 
 def _pairs(value: Mapping[str, Any]) -> Iterator[str]:
-    width = max((len(str(name)) for name in value), default=0)
+    room = max((len(str(name)) for name in value), default=0)
     for name, one in value.items():
-        yield f"{name:<{width}}  {plain(_cell(one))}".rstrip()
+        yield f"{name:<{room}}  {_shown(str(name), one)}".rstrip()
 
 
 def _csv(rows: Rows) -> str:

@@ -29,7 +29,13 @@ _AT_ONCE = 16
     "consumerProgress",
     click.option("-g", "--groupName", "group", metavar="NAME", help="The group; without it every group."),
     click.option(
-        "-s", "--showClientIP", "show_ip", type=bool, metavar="BOOL", default=False, help="Which client has each queue."
+        "-s",
+        "--showClientIP",
+        "show_ip",
+        type=bool,
+        metavar="BOOL",
+        default="false",
+        help="Which client has each queue.",
     ),
     click.option("-t", "--topicName", "topic", metavar="NAME", help="Of this topic alone."),
 )
@@ -156,6 +162,7 @@ def _as_json(progress: Progress, owners: dict[MessageQueue, str] | None) -> dict
                 "queueId": queue.queue_id,
                 "brokerOffset": one.broker_offset,
                 "consumerOffset": one.consumer_offset,
+                "diff": one.broker_offset - one.consumer_offset if one.consumer_offset >= 0 else None,
                 "lastTimestamp": one.last_timestamp,
                 **({} if owners is None else {"clientIP": owners.get(queue)}),
             }

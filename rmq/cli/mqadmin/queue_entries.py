@@ -21,7 +21,7 @@ __all__ = ["query_cq"]
     click.option("-q", "--queue", "queue", required=True, type=click.IntRange(0), metavar="ID", help="The queue."),
     click.option("-i", "--index", "index", required=True, type=click.IntRange(0), metavar="N", help="The first entry."),
     click.option("-c", "--count", "count", type=click.IntRange(1, 10_000), default=10, metavar="N",
-                 help="Entries, 10 by default."),
+                 help="Entries."),
     click.option("-b", "--broker", "broker", metavar="ADDR", help="host:port; the first broker of the topic without."),
     click.option("-g", "--consumer", "group", metavar="NAME", help="Whether this group's filter lets each through."),
 )  # fmt: skip

@@ -164,7 +164,7 @@ async def print_msg_by_queue(
     click.option("-s", "--beginTimestamp", "begin", callback=moment, metavar="TIME", help="Stored since then."),
     click.option("-e", "--endTimestamp", "end", callback=moment, metavar="TIME", help="Stored until then."),
     click.option("-c", "--MessageNumber", "count", type=click.IntRange(1), default=128, metavar="N",
-                 help="Messages at most, 128 by default."),
+                 help="Messages at most."),
 )  # fmt: skip
 async def consume_message(
     admin: AdminClient,

@@ -101,9 +101,9 @@ async def _timed(
     "checkMsgSendRT",
     _topic,
     click.option("-a", "--amount", "amount", type=click.IntRange(1, 1_000_000), default=100, metavar="N",
-                 help="Messages, 100 by default."),
+                 help="Messages."),
     click.option("-s", "--size", "size", type=click.IntRange(1, _LARGEST), default=128, metavar="BYTES",
-                 help="Bytes of each, 128 by default."),
+                 help="Bytes of each."),
 )  # fmt: skip
 async def check_msg_send_rt(admin: AdminClient, out: Output, topic: str, amount: int, size: int) -> int:
     """How long sends to each queue of a topic take: they are real messages, which its consumers get."""
@@ -141,9 +141,9 @@ async def check_msg_send_rt(admin: AdminClient, out: Output, topic: str, amount:
     "sendMsgStatus",
     click.option("-b", "--brokerName", "broker", required=True, metavar="NAME", help="The broker's name."),
     click.option("-s", "--messageSize", "size", type=click.IntRange(1, _LARGEST), default=128, metavar="BYTES",
-                 help="Bytes of each, 128 by default."),
+                 help="Bytes of each."),
     click.option("-c", "--count", "count", type=click.IntRange(1, 1_000_000), default=50, metavar="N",
-                 help="Messages, 50 by default."),
+                 help="Messages."),
 )  # fmt: skip
 async def send_msg_status(admin: AdminClient, out: Output, broker: str, size: int, count: int) -> int:
     """Send messages to a broker's own topic, and show what comes of each."""
@@ -164,14 +164,14 @@ async def send_msg_status(admin: AdminClient, out: Output, broker: str, size: in
 @admin_command(
     "clusterRT",
     click.option("-a", "--amount", "amount", type=click.IntRange(1, 1_000_000), default=100, metavar="N",
-                 help="Messages to each broker, 100 by default."),
+                 help="Messages to each broker."),
     click.option("-s", "--size", "size", type=click.IntRange(1, _LARGEST), default=128, metavar="BYTES",
-                 help="Bytes of each, 128 by default."),
+                 help="Bytes of each."),
     click.option("-c", "--cluster", "cluster", metavar="NAME", help="This cluster; every one without it."),
     flag("-p", "--print", "logged", default=False, help="A line a broker, for logs"),
     click.option("-m", "--machine", "room", default="noname", metavar="NAME", help="With -p: the name of this place."),
     click.option("-i", "--interval", "interval", type=click.FloatRange(0.1, 86_400), default=10.0, metavar="SECONDS",
-                 help="Between two rounds, 10 by default."),
+                 help="Between two rounds."),
     click.option("--rounds", "rounds", type=click.IntRange(1), metavar="N", help="End after so many; else Ctrl-C."),
 )  # fmt: skip
 async def cluster_rt(

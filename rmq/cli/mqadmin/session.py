@@ -113,7 +113,7 @@ def admin_command(name: str, *options: Callable[[Any], Any]) -> Callable[[Work[P
         added = (*_COMMON, *care_options(name), *(watch_options if watched(name) else ()))
         for option in (*added, _output(options), *reversed(options)):
             decorated = option(decorated)
-        return click.command(name, cls=AdminCommand, context_settings=CONTEXT)(decorated)
+        return click.command(name, cls=AdminCommand, context_settings={**CONTEXT, "show_default": True})(decorated)
 
     return make
 
@@ -128,7 +128,7 @@ _COMMON: tuple[Callable[[Any], Any], ...] = (
                  help="End with the exit codes of Java's tool: 0, or 1 for a wrong command line."),
     click.option("--quiet", "quiet", is_flag=True, help="No notes, warnings and bars on standard error; errors stay."),
     click.option("--timeout", "timeout", type=click.FloatRange(0.1, 600), default=_SECONDS, metavar="SECONDS",
-                 help=f"How long each server is waited for, {_SECONDS} by default."),
+                 help="How long each server is waited for."),
     click.option("--tlsCaFile", "tls_ca_file", metavar="FILE", help="Speak TLS; certificates to trust, PEM."),
     click.option("--tls", is_flag=True, help="Speak TLS; options that are not given are the environment's."),
     click.option("--credentialsFile", "credentials", metavar="FILE",
@@ -181,7 +181,7 @@ def _over_tls(tls: bool, ca_file: str | None) -> dict[str, Any]:
 
 def flag(*names: str, default: bool, help: str) -> Callable[[Any], Any]:
     """An option that takes true or false, as Java's do."""
-    return click.option(*names, type=bool, metavar="BOOL", default=default, help=f"{help} (true|false).")
+    return click.option(*names, type=bool, metavar="BOOL", default=str(default).lower(), help=f"{help} (true|false).")
 
 
 def broker_or_cluster(function: Any) -> Any:

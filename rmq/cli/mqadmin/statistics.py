@@ -27,7 +27,7 @@ _AT_ONCE = 16
     "brokerConsumeStats",
     click.option("-b", "--brokerAddr", "broker", required=True, metavar="ADDR", help="The broker, host:port."),
     click.option("-t", "--timeoutMillis", "millis", type=click.IntRange(1), default=50_000, metavar="MS",
-                 help="How long the broker has for it, 50000 by default."),
+                 help="How long the broker has for it."),
     click.option("-l", "--level", "level", type=int, default=0, metavar="N", help="Queues so far behind only."),
     flag("-o", "--order", "order", default=False, help="Ordered topics alone"),
 )  # fmt: skip

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import unicodedata
 from datetime import datetime
 
-__all__ = ["address", "cut", "plain", "seconds", "stamp"]
+__all__ = ["address", "cut", "plain", "seconds", "stamp", "width"]
 
 
 def address(host: tuple[str, int]) -> str:
@@ -16,6 +17,15 @@ def address(host: tuple[str, int]) -> str:
 def plain(text: str) -> str:
     """Harmless to a terminal, on one line: what another machine says may hold anything."""
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def width(text: str) -> int:
+    """How many columns of a terminal a text takes: wide letters (Chinese, Japanese, Korean) two, accents none."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(one) else 2 if unicodedata.east_asian_width(one) in "WF" else 1 for one in text
+    )
 
 
 def cut(text: str, width: int) -> str:

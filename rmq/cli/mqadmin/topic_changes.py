@@ -41,20 +41,26 @@ _perm = click.option("-p", "--perm", "perm", type=click.Choice(["2", "4", "6"]),
         "-r", "--readQueueNums", "reads", type=click.IntRange(1, 65_536), metavar="N", default=8, help="Queues to read."
     ),
     click.option(
-        "-w", "--writeQueueNums", "writes", type=click.IntRange(1, 65_536), metavar="N", default=8, help="To write."
+        "-w",
+        "--writeQueueNums",
+        "writes",
+        type=click.IntRange(1, 65_536),
+        metavar="N",
+        default=8,
+        help="Queues to write.",
     ),
     click.option("-p", "--perm", "perm", type=click.Choice(["2", "4", "6"]), default="6", help="2 W, 4 R, 6 RW."),
     click.option(
-        "-o", "--order", "order", type=bool, metavar="BOOL", default=False, help="Ordered topic (true|false)."
+        "-o", "--order", "order", type=bool, metavar="BOOL", default="false", help="Ordered topic (true|false)."
     ),
-    click.option("-u", "--unit", "unit", type=bool, metavar="BOOL", default=False, help="Unit topic (true|false)."),
+    click.option("-u", "--unit", "unit", type=bool, metavar="BOOL", default="false", help="Unit topic (true|false)."),
     click.option(
         "-s",
         "--hasUnitSub",
         "unit_sub",
         type=bool,
         metavar="BOOL",
-        default=False,
+        default="false",
         help="Unit subscription (true|false).",
     ),
 )
@@ -211,7 +217,14 @@ async def forget_topic(admin: AdminClient, topic: str, cluster: str, masters: li
     "updateOrderConf",
     _topic,
     click.option("-v", "--orderConf", "value", metavar="LIST", help="For put: broker-a:4;broker-b:4"),
-    click.option("-m", "--method", "method", required=True, type=click.Choice(["get", "put", "delete"]), help="What."),
+    click.option(
+        "-m",
+        "--method",
+        "method",
+        required=True,
+        type=click.Choice(["get", "put", "delete"]),
+        help="What to do with it.",
+    ),
 )
 async def update_order_conf(admin: AdminClient, out: Output, topic: str, value: str | None, method: str) -> int:
     """Show, set or delete how many queues an ordered topic has on each broker (a name server's key-value entry)."""

@@ -80,7 +80,19 @@ async def topic_route(admin: AdminClient, out: Output, topic: str, table: bool) 
         else:
             yield fastjson.pretty(route.to_object()).decode()
 
-    return out.value(orjson.loads(route.encode(True)), classic, key="queueDatas")
+    brokers = {broker.broker_name: broker for broker in route.broker_datas}
+    rows = [
+        {
+            "cluster": broker.cluster if (broker := brokers.get(one.broker_name)) is not None else None,
+            "broker": one.broker_name,
+            "addresses": [f"{id_}={addr}" for id_, addr in sorted(broker.broker_addrs.items())] if broker else [],
+            "read": one.read_queue_nums,
+            "write": one.write_queue_nums,
+            "perm": one.perm,
+        }
+        for one in sorted(route.queue_datas, key=lambda one: one.broker_name)
+    ]
+    return out.value(orjson.loads(route.encode(True)), classic, key="queueDatas", table=rows)
 
 
 def _route_lines(route: TopicRouteData) -> Iterator[str]:

@@ -28,11 +28,12 @@ _ROW = "{:<10} {:<20} {:<20} {:<20} {:<10} {:<10}"
     "queryMsgTraceById",
     click.option("-i", "--msgId", "msg_id", required=True, metavar="ID", help="The unique id of the message."),
     click.option("-t", "--traceTopic", "topic", metavar="NAME", default=TRACE_TOPIC, help="Where its trace is."),
-    click.option("-b", "--beginTimestamp", "begin", type=int, default=0, metavar="MS", help="Told of since then."),
-    click.option("-e", "--endTimestamp", "end", type=int, default=FOREVER, metavar="MS",
+    click.option("-b", "--beginTimestamp", "begin", type=int, default=0, metavar="MS", show_default=False,
+                 help="Told of since then."),
+    click.option("-e", "--endTimestamp", "end", type=int, default=FOREVER, metavar="MS", show_default=False,
                  help="Told of until then."),
     click.option("-c", "--maxNum", "most", type=click.IntRange(1, 10_000), metavar="N", default=_MOST,
-                 help=f"Trace messages to look at, {_MOST} by default."),
+                 help="Trace messages to look at."),
 )  # fmt: skip
 async def query_msg_trace_by_id(
     admin: AdminClient, out: Output, msg_id: str, topic: str, begin: int, end: int, most: int

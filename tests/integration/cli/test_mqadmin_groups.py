@@ -112,7 +112,7 @@ async def test_b023_a_group_is_not_deleted_while_members_are_online(admin: Admin
     consumer, _ = member(admin.cluster)
     async with consumer:
         said = await admin.run(*delete, code=1)
-        assert "the group g has 1 members online" in said
+        assert "the group g has 1 member online" in said
         assert consumer.client_id in said
         assert await stored(admin) == dict.fromkeys(range(4), 10)
         assert "success" in await admin.run(*delete, "--force")

@@ -13,9 +13,9 @@ import pytest
 from rmq.aio import AdminClient, ConsumeFromWhere, Message, MessageExt, MessageQueue, Producer, PushConsumer
 from rmq.cli.mqadmin.commands import COMMANDS
 from rmq.protocol.bodies.group import SubscriptionGroupConfig
-from rmq.testing.simcluster import BlockingSimCluster, SimCluster
+from rmq.testing.simcluster import SimCluster
 from tests.support.accounts import ACCOUNTS, SECRET, in_simulation
-from tests.support.manual.shell import Shell, began_then
+from tests.support.manual.shell import Shell, Still, began_then
 
 FROZEN = 3
 #: Virtual seconds: the deadline of an answer, or of a send, and the ways.
@@ -69,7 +69,7 @@ class Frozen:
 @pytest.fixture(scope="module")
 def frozen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Frozen]:
     with began_then():
-        cluster = BlockingSimCluster(brokers=10)
+        cluster = Still(brokers=10)
         in_simulation(cluster.cluster, 10, ACCOUNTS)
         with cluster:
             clients = cluster.call(_life)

@@ -23,7 +23,7 @@ from rmq.cli.rmq import command as everything
 from rmq.runtime.real import RealClock
 from rmq.testing.simcluster import BlockingSimCluster
 
-__all__ = ["BEGIN", "Shell", "began_then"]
+__all__ = ["BEGIN", "Shell", "Still", "began_then"]
 
 #: What the clocks of every cluster begin with.
 BEGIN = datetime(2026, 11, 30, 9, 0, tzinfo=UTC)
@@ -44,6 +44,24 @@ def began_then() -> Iterator[None]:
         finally:
             os.environ.pop("TZ") if before is None else os.environ.update(TZ=before)
             time.tzset()
+
+
+class Still(BlockingSimCluster):
+    """A cluster whose time stands still between two lines, and which runs on the thread that types them."""
+
+    def start(self) -> None:
+        self.call(lambda cluster: cluster.start())
+
+
+class _Screen(io.TextIOWrapper):
+    """Texts and bytes, in the order in which they came."""
+
+    def __init__(self) -> None:
+        super().__init__(io.BytesIO(), "utf-8", write_through=True)
+
+    def text(self) -> str:
+        written: io.BytesIO = self.buffer  # type: ignore[assignment]
+        return written.getvalue().decode()
 
 
 class Shell:
@@ -70,22 +88,23 @@ class Shell:
         """
         if line == "echo $?":
             return f"{self.code}\n"
-        command, pipe, rest = line.partition(" | ")
-        words = shlex.split(command)
-        name = words[0].removeprefix("bin/")
+        name = line.split()[0]
         if name not in _COMMANDS:
             return self._machine(line, "")
-        shown = io.StringIO()
-        out = io.StringIO() if pipe else shown
+        command, pipe, rest = line.partition(" | ")
+        words = shlex.split(command)
+        shown = _Screen()
+        out = _Screen() if pipe else shown
         with (
             mock.patch.dict(os.environ, self._environment),
             mock.patch("asyncio.run", self._to_end),
+            mock.patch("rmq.runtime.loop.run", self._to_end),
             contextlib.chdir(self.folder),
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(shown),
         ):
             self.code = invoke(_COMMANDS[name], name, words[1:])
-        return (self._machine(rest, out.getvalue()) if pipe else "") + shown.getvalue()
+        return (self._machine(rest, out.text()) if pipe else "") + shown.text()
 
     def _to_end(self, work: _Work, **how: object) -> object:
         async def alone() -> object:

@@ -46,6 +46,7 @@ def test_a_sound_cluster_has_nothing() -> None:
 
 
 LOG = 100 << 20
+LATE = HARuntimeInfo(ha_connection_info=[HAConnectionRuntimeInfo(addr="s", diff=1, in_sync=True, behind_seconds=60)])
 BEHIND = HARuntimeInfo(ha_connection_info=[HAConnectionRuntimeInfo(addr="s", diff=LOG)])
 
 
@@ -66,6 +67,10 @@ BEHIND = HARuntimeInfo(ha_connection_info=[HAConnectionRuntimeInfo(addr="s", dif
         (
             [replace(broker(name), settings={"maxMessageSize": name}) for name in "ab"],
             False, "maxMessageSize differs ('a' on a; 'b' on b): a message may be taken by one broker",
+        ),
+        (
+            [replace(broker(), replicas=LATE), broker("a", 1)],
+            False, "its slave at s is 0 MiB and 60 s behind",
         ),
         (
             [replace(broker(), replicas=BEHIND), broker("a", 1)],
