@@ -14,20 +14,18 @@ from pathlib import Path
 
 import click
 
-from rmq.cli.mqadmin.commands import root
+from rmq.cli.mqadmin import session
+from rmq.cli.mqadmin.commands import COMMANDS, root
 from tests.support.manual.scenes import SCENES, staged
 from tests.support.manual.shell import Shell
 
-__all__ = ["COMMON", "FOLDER", "PAGES", "commands_of", "documented", "run", "typed"]
+__all__ = ["FOLDER", "PAGES", "commands_of", "documented", "run", "shared", "typed"]
 
 FOLDER = Path(__file__).parents[3] / "docs" / "mqadmin"
 PAGES = sorted(FOLDER.glob("*.md"))
 _PARTS = re.compile(
     r"<!-- scene: ([\w-]+) -->|<!-- options: (\w+) -->\n```text\n(.*?)```|```console\n(.*?)```", re.DOTALL
 )
-#: Options that every command has; the manual lists them once.
-COMMON = ("--namesrvAddr", "--output", "--json", "--credentialsFile", "--tls", "--tlsCaFile", "--timeout",
-          "--classic-exit", "--help")  # fmt: skip
 
 
 def run(page: Path, folder: Path) -> str:
@@ -75,13 +73,22 @@ def options(command: str) -> str:
     assert found is not None
     with click.Context(found, terminal_width=110, **found.context_settings) as context:
         formatter = context.make_formatter()
-        own = [
-            record for one in found.get_params(context)
-            if not set(one.opts) & set(COMMON) and (record := one.get_help_record(context)) is not None
-        ]  # fmt: skip
+        records = [one.get_help_record(context) for one in found.get_params(context) if not _shared(one)]
+        own = [record for record in records if record is not None]
         if own:
             formatter.write_dl(own)
         return formatter.getvalue()
+
+
+def _shared(option: click.Parameter) -> bool:
+    """Whether many commands have it: the manual lists those once."""
+    return option.name in session._WORDS or option.name == "classic_exit" or "--help" in option.opts
+
+
+def shared() -> set[str]:
+    """The long names of options that many commands have."""
+    found = (root.get_command(click.Context(root), name) for name in COMMANDS if name != "store")
+    return {one.opts[-1] for command in found if command for one in command.params if _shared(one)}
 
 
 def documented(page: Path) -> list[str]:
