@@ -21,6 +21,7 @@ COMMANDS = {
     "tap": ("messages.tap:tap", "Write the messages of a topic to a file."),
     "replay": ("messages.tap:replay", "Send what tap wrote, in its order and with its pauses."),
     "doctor": ("doctor.command:doctor", "Say what is wrong with a cluster or a group, and what to do."),
+    "explain": ("explain.command:explain", "Say where a message or a group is, why, and what happens next."),
     "top": ("top.command:top", "What goes into brokers and topics now, and how far groups are behind."),
     "context": ("contexts.command:context", "Clusters by name, and the current one."),
     "completion": ("completion.command:completion", "Have bash, zsh or fish complete commands, options and names."),

@@ -19,7 +19,7 @@ from rmq.protocol.errors import RMQError
 from rmq.protocol.names import dlq_topic, is_retry_topic
 from rmq.runtime.world import World
 
-__all__ = ["doctor"]
+__all__ = ["doctor", "group_of"]
 
 #: Members that are asked at a time.
 _AT_ONCE = 16
@@ -37,7 +37,7 @@ async def doctor(admin: AdminClient, out: Output, group: str | None) -> int:
         findings = list(of_cluster(await _cluster(admin)))
         subject = "the cluster"
     else:
-        findings = list(of_group(await _group(admin, group, out)))
+        findings = list(of_group(await group_of(admin, group, out)))
         subject = group
 
     def classic() -> Iterator[str]:
@@ -75,7 +75,8 @@ async def _cluster(admin: AdminClient) -> Cluster:
     return Cluster(name_servers, brokers)
 
 
-async def _group(admin: AdminClient, name: str, out: Output) -> Group:
+async def group_of(admin: AdminClient, name: str, out: Output) -> Group:
+    """What is known of a group. :param out: gets who does not answer. :raises NotFound: nobody knows it."""
     progress = await progress_of(admin, name)
     out.lacks(progress.connection, progress.stats)
     if progress.connection is None and not progress.stats.offset_table:

@@ -26,6 +26,7 @@ from rmq.protocol.errors import ClientError, ProtocolError, ResponseError, RMQEr
 from rmq.protocol.headers.message import ViewMessageRequest
 
 __all__ = [
+    "find_message",
     "query_msg_by_id",
     "query_msg_by_key",
     "query_msg_by_offset",
@@ -68,7 +69,7 @@ async def query_msg_by_id(
     """A message by its offset id or its unique id; several ids are separated by commas."""
     _one_member(group, client)
     wanted = [one for each in msg_id.split(",") if (one := each.strip())]
-    found = [await _find(admin, one, topic) for one in wanted or [msg_id]]
+    found = [await find_message(admin, one, topic) for one in wanted or [msg_id]]
     if group is not None:
         return await _consume_now(admin, out, found, group, client)
     if again:
@@ -184,7 +185,7 @@ async def _show(admin: AdminClient, out: Output, found: list[MessageExt], *, off
 # -- finding ---------------------------------------------------------------------------------------------------
 
 
-async def _find(admin: AdminClient, msg_id: str, topic: str | None) -> MessageExt:
+async def find_message(admin: AdminClient, msg_id: str, topic: str | None) -> MessageExt:
     """The message with an id of either kind; only brokers that a name server knows are ever asked."""
     info = await admin.cluster_info()
     away: dict[str, str] = {}
