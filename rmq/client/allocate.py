@@ -14,6 +14,7 @@ from typing import Protocol
 
 from rmq.client.checks import several_queues, several_texts, typed
 from rmq.client.message import MessageQueue
+from rmq.client.shown import shown
 from rmq.protocol.errors import ClientError, WrongType
 
 __all__ = [
@@ -119,7 +120,7 @@ class AllocateByMachineRoomNearby:
         client_room: Callable[[str], str],
     ) -> None:
         if not callable(getattr(inner, "allocate", None)):
-            raise WrongType(f"inner is {inner!r:.60}: give a strategy, such as AllocateQueuesAveragely()")
+            raise WrongType(f"inner is {shown(inner)}: give a strategy, such as AllocateQueuesAveragely()")
         self._inner = inner
         self._broker_room = broker_room
         self._client_room = client_room
@@ -216,7 +217,7 @@ def allocation_strategy(
     nearby = name == "MACHINE_ROOM_NEARBY" and (inner or "AVG") in kinds
     if not nearby and text not in kinds:
         raise ClientError(
-            f"no allocation strategy {given!r:.60}: use one of {', '.join(kinds)}, MACHINE_ROOM_NEARBY, "
+            f"no allocation strategy {shown(given)}: use one of {', '.join(kinds)}, MACHINE_ROOM_NEARBY, "
             "or a strategy object"
         )
     for lacking, needed, setting in (

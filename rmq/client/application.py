@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
+from rmq.client.shown import told
 from rmq.protocol.errors import ClientError, RequestTimeout
 from rmq.runtime import patience
 from rmq.runtime.pool import on_pool
@@ -72,6 +73,6 @@ def _contained(function: Callable[[], T]) -> tuple[T | None, Exception | None]:
     except Exception as error:
         return None, error
     except BaseException as error:
-        failed = ClientError(f"an application's function raised {type(error).__name__}: {error}")
+        failed = ClientError(f"an application's function raised {told(error)}")
         failed.__cause__ = error
         return None, failed

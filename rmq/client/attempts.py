@@ -28,6 +28,7 @@ from rmq.client.results import SendResult, SendStatus
 from rmq.client.selectors import MessageQueueSelector
 from rmq.client.sending import PreparedSend, send_result
 from rmq.client.settings import ProducerSettings
+from rmq.client.shown import shown
 from rmq.protocol.command import Command
 from rmq.protocol.errors import (
     AccessDenied,
@@ -259,7 +260,7 @@ class Attempts:
             return self._end(queue)
         if not isinstance(queue, MessageQueue):
             return self._end(
-                ClientError(f"the selector returned {queue!r}: it must return one of the queues it was given")
+                ClientError(f"the selector returned {shown(queue)}: it must return one of the queues it was given")
             )
         return self._leave_for(queue, now)
 

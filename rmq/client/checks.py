@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, TypeVar, is_typeddict
 
+from rmq.client.shown import shown
 from rmq.protocol import names
 from rmq.protocol.errors import ClientError, RMQError, WrongType
 from rmq.protocol.queue import MessageQueue
@@ -47,9 +48,9 @@ def check_topic(topic: object) -> None:
 def check_delay_level(level: object, most: int) -> None:
     """:raises ClientError: it is no delay level, or over ``most``."""
     if not isinstance(level, int) or isinstance(level, bool):
-        raise WrongType(f"delay_level is {level!r:.60}: give 0 (none) or 1 to 18")
+        raise WrongType(f"delay_level is {shown(level)}: give 0 (none) or 1 to 18")
     if not 0 <= level <= most:
-        raise ClientError(f"delay_level is {level!r}: give 0 (none) or 1 to 18")
+        raise ClientError(f"delay_level is {shown(level)}: give 0 (none) or 1 to 18")
 
 
 def check_text(topic: object) -> str:
@@ -64,30 +65,30 @@ def check_text(topic: object) -> str:
 def check_word(value: object, name: str) -> None:
     """:raises ClientError: it is no text, or one that cannot be sent."""
     if not isinstance(value, str):
-        raise WrongType(f"{name} is {value!r:.60}: give a text")
+        raise WrongType(f"{name} is {shown(value)}: give a text")
     if not value.isascii():
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise ClientError(f"{name} is {value!r:.60}, which is not valid Unicode") from None
+            raise ClientError(f"{name} is {shown(value)}, which is not valid Unicode") from None
 
 
 def check_flag(value: object, name: str) -> None:
     """:raises ClientError: it is neither True nor False; a text that says so is neither."""
     if not isinstance(value, bool):
-        raise WrongType(f"{name} is {value!r:.60}: give True or False")
+        raise WrongType(f"{name} is {shown(value)}: give True or False")
 
 
 def check_function(value: object, name: str) -> None:
     """:raises ClientError: it cannot be called."""
     if not callable(value):
-        raise WrongType(f"{name} is {value!r:.60}: give a function")
+        raise WrongType(f"{name} is {shown(value)}: give a function")
 
 
 def several_texts(value: object, name: str) -> list[str]:
     """Texts as a list; one text is not its letters. :raises ClientError: they are none."""
     if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
-        raise WrongType(f"{name} is {value!r:.60}: give several texts")
+        raise WrongType(f"{name} is {shown(value)}: give several texts")
     found = list(value)
     for one in found:
         check_word(one, f"one of {name}")
@@ -107,7 +108,7 @@ def check_group(group: object, placeholder: str) -> None:
 def check_queue(queue: object, topic: str | None = None) -> None:
     """:raises ClientError: it is no queue, or not one of ``topic``."""
     if not isinstance(queue, MessageQueue):
-        raise WrongType(f"the queue is {queue!r:.60}: give a MessageQueue")
+        raise WrongType(f"the queue is {shown(queue)}: give a MessageQueue")
     if topic is not None and queue.topic != topic:
         raise ClientError(f"the queue is one of {queue.topic}, and the message is for {topic}")
 
@@ -115,7 +116,7 @@ def check_queue(queue: object, topic: str | None = None) -> None:
 def several_queues(queues: object) -> list[MessageQueue]:
     """Queues as a list. :raises ClientError: they are none."""
     if isinstance(queues, (str, bytes)) or not isinstance(queues, Iterable):
-        raise WrongType(f"the queues are {queues!r:.60}: give several MessageQueues")
+        raise WrongType(f"the queues are {shown(queues)}: give several MessageQueues")
     found = list(queues)
     for queue in found:
         check_queue(queue)
@@ -125,9 +126,9 @@ def several_queues(queues: object) -> list[MessageQueue]:
 def check_number(value: object, name: str) -> None:
     """:raises ClientError: it is no whole number that fits 64 bits."""
     if not isinstance(value, int) or isinstance(value, bool):
-        raise WrongType(f"{name} is {value!r:.60}: give a whole number")
+        raise WrongType(f"{name} is {shown(value)}: give a whole number")
     if not -(1 << 63) <= value < 1 << 63:
-        raise ClientError(f"{name} is {value!r:.60}: give a whole number of 64 bits")
+        raise ClientError(f"{name} is {shown(value)}: give a whole number of 64 bits")
 
 
 def milliseconds(value: object, name: str) -> int:
@@ -141,9 +142,9 @@ def milliseconds(value: object, name: str) -> int:
         except (ValueError, OverflowError, OSError):  # a local time at the edge of the calendar
             raise ClientError(f"{name} is {value}: it is out of range") from None
     if not isinstance(value, int) or isinstance(value, bool):
-        raise WrongType(f"{name} is {value!r:.60}: give a datetime, or milliseconds since the epoch")
+        raise WrongType(f"{name} is {shown(value)}: give a datetime, or milliseconds since the epoch")
     if not -(1 << 63) <= value < 1 << 63:
-        raise ClientError(f"{name} is {value!r:.60}: it is out of range")
+        raise ClientError(f"{name} is {shown(value)}: it is out of range")
     return value
 
 
@@ -155,16 +156,18 @@ def seconds(value: object, name: str = "timeout") -> float:
     if isinstance(value, timedelta):
         value = value.total_seconds()
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise WrongType(f"{name} is {value!r:.40}: give seconds, or a timedelta")
+        raise WrongType(f"{name} is {shown(value, 40)}: give seconds, or a timedelta")
     if not 0 <= value <= _LONGEST:
-        raise ClientError(f"{name} is {value!r:.40}: give seconds (a number of at least 0, at most 1e9) or a timedelta")
+        raise ClientError(
+            f"{name} is {shown(value, 40)}: give seconds (a number of at least 0, at most 1e9) or a timedelta"
+        )
     return float(value)
 
 
 def check_expression(expression: object) -> None:
     """:raises ClientError: a subscription is no text; None stands for everything, as in Java."""
     if expression is not None and not isinstance(expression, str):
-        raise WrongType(f"the subscription is {expression!r:.60}: give tags as 'TagA || TagB', or *")
+        raise WrongType(f"the subscription is {shown(expression)}: give tags as 'TagA || TagB', or *")
     check_word(expression or "", "the subscription")
 
 
@@ -231,7 +234,7 @@ def _check_class(kind: object) -> _Check | None:
 
     def check(value: object, name: str) -> None:
         if not isinstance(value, kind):
-            raise WrongType(f"{name} is {value!r:.60}: give a {kind.__name__}")
+            raise WrongType(f"{name} is {shown(value)}: give a {kind.__name__}")
 
     return check
 

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, TypeVar
 from rmq.client.application import ApplicationThreads
 from rmq.client.message import Message, MessageExt, MessageQueue
 from rmq.client.results import ConsumeResult, SendResult, TransactionState
+from rmq.client.shown import shown, told
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ClientError, RequestTimeout, RMQError
 from rmq.protocol.properties import RESERVED
@@ -189,7 +190,7 @@ class Hooks:
             except RMQError as refused:
                 return refused
             except _FAILS as refused:
-                error = ClientError(f"{_name(check)} refuses the message: {type(refused).__name__}: {refused}")
+                error = ClientError(f"{_name(check)} refuses the message: {told(refused)}")
                 error.__cause__ = refused
                 return error
         self._each(self._before_send, context)
@@ -325,9 +326,11 @@ def _sendable(properties: Mapping[str, str]) -> Mapping[str, str]:
     """:raises ClientError: a property that cannot be sent: it would cost the application its message."""
     for name, value in properties.items():
         if type(name) is not str or type(value) is not str or not name or not value or name in RESERVED:
-            raise ClientError(f"the property {name!r}={value!r:.60} cannot go with a message")
+            raise ClientError(f"the property {shown(name)}={shown(value)} cannot go with a message")
         if {"\x01", "\x02"} & {*name, *value} or len(name) + len(value) > _MOST_EXTRA:
-            raise ClientError(f"the property {name!r} has the control character 1 or 2, or over {_MOST_EXTRA} letters")
+            raise ClientError(
+                f"the property {shown(name)} has the control character 1 or 2, or over {_MOST_EXTRA} letters"
+            )
     return properties
 
 

@@ -16,6 +16,7 @@ from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.nameservers import parse_addresses
 from rmq.client.namespace import Namespace
 from rmq.client.results import QueryResult
+from rmq.client.shown import shown
 from rmq.protocol import addresses, ids
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
@@ -148,7 +149,7 @@ async def view_message(instance: ClientInstance, offset_msg_id: str, timeout: fl
         host, port, offset = ids.decode_offset_msg_id(offset_msg_id)
     except (RMQError, ValueError, TypeError) as error:
         raise ClientError(
-            f"{offset_msg_id!r} is no offset message id (32 or 56 hexadecimal digits with the broker's address)"
+            f"{shown(offset_msg_id)} is no offset message id (32 or 56 hexadecimal digits with the broker's address)"
         ) from error
     limit = instance.settings.mq_client_api_timeout if timeout is None else timeout
     info = await instance.name_servers.cluster_info(limit)
@@ -190,7 +191,7 @@ async def view_message_by_either(instance: ClientInstance, msg_id: str, topic: s
             raise ResponseError(
                 error.code,
                 f"{error.remark}; for the unique id that a producer gave, say the topic: "
-                f"view_message({msg_id!r}, topic=...)",
+                f"view_message({shown(msg_id)}, topic=...)",
                 error.address,
             ) from None
     try:

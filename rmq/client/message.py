@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from rmq.client.checks import check_delay_level, check_flag, check_number, check_topic, check_word, seconds
+from rmq.client.shown import shown
 from rmq.protocol import ids
 from rmq.protocol.errors import ClientError, WrongType
 from rmq.protocol.numbers import INT_MAX, whole
@@ -40,7 +41,7 @@ def join_keys(keys: str | Iterable[str] | None) -> str | None:
             return " ".join(keys) or None
     except TypeError:
         pass
-    raise WrongType(f"keys is {keys!r:.60}: give a text, or several texts")
+    raise WrongType(f"keys is {shown(keys)}: give a text, or several texts")
 
 
 def body_bytes(body: object) -> bytes:
@@ -58,7 +59,7 @@ def body_bytes(body: object) -> bytes:
 def check_tags(tags: object) -> None:
     """:raises ClientError: it is not one tag."""
     if not isinstance(tags, str):
-        raise WrongType(f"tags is {tags!r:.60}: give one tag, a text")
+        raise WrongType(f"tags is {shown(tags)}: give one tag, a text")
     check_word(tags, "tags")
 
 
@@ -66,16 +67,18 @@ def check_bits(flag: object) -> None:
     """:raises ClientError: the flag of a message is none."""
     check_number(flag, "flag")
     if not -(1 << 31) <= flag < 1 << 31:  # type: ignore[operator]
-        raise ClientError(f"flag is {flag!r}: give a whole number of 32 bits")
+        raise ClientError(f"flag is {shown(flag)}: give a whole number of 32 bits")
 
 
 def check_properties(properties: object) -> None:
     """:raises ClientError: they are no texts by names that are texts."""
     if type(properties) is not dict and not isinstance(properties, Mapping):
-        raise WrongType(f"properties is {properties!r:.60}: give a mapping of texts to texts")
+        raise WrongType(f"properties is {shown(properties)}: give a mapping of texts to texts")
     for name, value in properties.items():
         if not isinstance(name, str) or not isinstance(value, str):
-            raise WrongType(f"the property {name!r:.40}={value!r:.40} cannot be sent: names and values are texts")
+            raise WrongType(
+                f"the property {shown(name, 40)}={shown(value, 40)} cannot be sent: names and values are texts"
+            )
 
 
 def check_waits(delay: object, deliver_at: object) -> None:
@@ -83,7 +86,7 @@ def check_waits(delay: object, deliver_at: object) -> None:
     if delay is not None:
         seconds(delay, "delay")
     if deliver_at is not None and not isinstance(deliver_at, datetime.datetime):
-        raise WrongType(f"deliver_at is {deliver_at!r:.60}: give a datetime")
+        raise WrongType(f"deliver_at is {shown(deliver_at)}: give a datetime")
 
 
 def _check_topic(topic: str) -> None:

@@ -14,6 +14,7 @@ from typing import TypeVar
 from rmq.client.checks import check_group
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.selectors import MessageQueueSelector
+from rmq.client.shown import shown
 from rmq.protocol.errors import ClientError
 from rmq.protocol.names import DLQ_PREFIX, RETRY_PREFIX, has_allowed_characters, is_system_group, is_system_topic
 
@@ -31,7 +32,7 @@ def namespace_of(given: str | None, namesrv: str | None) -> str | None:
     :raises ClientError: it is no name.
     """
     if given and (_MARK in given or not has_allowed_characters(given)):
-        raise ClientError(f"namespace is {given!r:.60}: give letters, digits, - and _")
+        raise ClientError(f"namespace is {shown(given)}: give letters, digits, - and _")
     if given is None and namesrv and (found := _INSTANCE.fullmatch(namesrv)):
         return found[1]
     return given

@@ -19,6 +19,7 @@ from rmq.client.selectors import MessageQueueSelector
 from rmq.client.sender import Sender
 from rmq.client.sending import Sendable, weight
 from rmq.client.settings import Duration, ProducerOptions, ProducerSettings, lists_options
+from rmq.client.shown import shown
 from rmq.client.topics import create_topic
 from rmq.client.trace import hooks_of, inner_group, inner_options
 from rmq.protocol.codes import RequestCode
@@ -309,9 +310,9 @@ class Producer(Lookups):
         :raises ClientError: see ``oversize``.
         """
         if not isinstance(messages, Iterable):
-            raise WrongType(f"split takes several messages, not {messages!r:.60}")
+            raise WrongType(f"split takes several messages, not {shown(messages)}")
         if oversize is not None and not isinstance(oversize, list):
-            raise WrongType(f"oversize is {oversize!r:.60}: give a list, to which messages that are too big are added")
+            raise WrongType(f"oversize is {shown(oversize)}: give a list, to which messages that are too big are added")
         return self._sender.encoder.split(messages, limit, oversize)
 
     def _limit(self, timeout: Duration | None) -> float:
@@ -348,7 +349,7 @@ class Producer(Lookups):
 def check_callback(callback: object) -> None:
     """:raises ClientError: it cannot be called."""
     if callback is not None and not callable(callback):
-        raise WrongType(f"the callback is {callback!r}: give a function, which is called with the future")
+        raise WrongType(f"the callback is {shown(callback)}: give a function, which is called with the future")
 
 
 def _broker_of(recall_handle: str) -> str:
@@ -357,5 +358,7 @@ def _broker_of(recall_handle: str) -> str:
     try:
         _, _, name, _, _ = base64.urlsafe_b64decode(recall_handle).decode().split(" ")
     except (ValueError, TypeError):
-        raise ClientError(f"{recall_handle!r} is no recall handle: take recall_handle of a send's result") from None
+        raise ClientError(
+            f"{shown(recall_handle)} is no recall handle: take recall_handle of a send's result"
+        ) from None
     return name

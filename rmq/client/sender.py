@@ -23,6 +23,7 @@ from rmq.client.results import SendResult
 from rmq.client.selectors import MessageQueueSelector, by_random
 from rmq.client.sending import PreparedSend, Sendable, SendEncoder, next_opaque, weight
 from rmq.client.settings import ProducerSettings
+from rmq.client.shown import shown
 from rmq.protocol import frame
 from rmq.protocol.command import Command
 from rmq.protocol.errors import (
@@ -99,7 +100,7 @@ class Sender:
             return self.encoder.prepare(message)
         batch = list(message) if isinstance(message, Iterable) else []
         if not all(isinstance(one, (Message, MessageExt)) for one in batch) or not isinstance(message, Iterable):
-            raise WrongType(f"send takes a Message or a list of them, not {message!r:.60}")
+            raise WrongType(f"send takes a Message or a list of them, not {shown(message)}")
         return self.encoder.prepare_batch(batch)
 
     async def encoded(self, encode: Callable[[M], T], message: M, limit: float) -> T:
@@ -129,7 +130,7 @@ class Sender:
     ) -> Attempts:
         """All attempts of one send, to be made. Any thread."""
         if selector is not None and not callable(selector):
-            raise WrongType(f"the selector is {selector!r:.60}: give a function of the queues, the message and arg")
+            raise WrongType(f"the selector is {shown(selector)}: give a function of the queues, the message and arg")
         if self._settings.namespace:
             if queue is not None:
                 check_queue(queue)

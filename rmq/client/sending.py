@@ -26,6 +26,7 @@ from rmq.client.message import (
 from rmq.client.namespace import Namespace
 from rmq.client.results import SendResult, SendStatus
 from rmq.client.settings import ProducerSettings
+from rmq.client.shown import shown
 from rmq.protocol import batch
 from rmq.protocol import properties as property_string
 from rmq.protocol.codes import ResponseCode
@@ -253,7 +254,7 @@ class SendEncoder:
             if type(tags) is not str:
                 check_tags(tags)
             if "||" in tags and isinstance(message, Message):  # another client's message is passed on as it is
-                raise ClientError(f"tags is {tags!r}: a message has one tag, only subscriptions have several")
+                raise ClientError(f"tags is {shown(tags)}: a message has one tag, only subscriptions have several")
             text = f"TAGS\x01{tags}\x02{text}"
             count += 1
         elif tags is not None:
@@ -278,7 +279,8 @@ class SendEncoder:
                 if type(name) is not str or type(value) is not str or not name or not value:
                     check_properties(own)
                     raise ClientError(
-                        f"the property {name!r}={value!r} cannot be sent: names and values are texts that are not empty"
+                        f"the property {shown(name)}={shown(value)} cannot be sent: names and values are texts that "
+                        "are not empty"
                     )
                 text = f"{name}\x01{value}\x02{text}"
                 count += 1
@@ -393,7 +395,7 @@ class SendEncoder:
         size = 0
         for message in messages:
             if not isinstance(message, (Message, MessageExt)):
-                raise WrongType(f"split takes messages, not {message!r:.60}")
+                raise WrongType(f"split takes messages, not {shown(message)}")
             length = self.item_size(message)
             if length > most:
                 if oversize is not None:

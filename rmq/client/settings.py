@@ -20,6 +20,7 @@ from rmq.client.hooks import Hook
 from rmq.client.message import MessageQueue
 from rmq.client.namespace import Namespace, namespace_of
 from rmq.client.offset_storage import OffsetStorage
+from rmq.client.shown import shown
 from rmq.client.tls import check_tls
 from rmq.protocol.errors import ClientError, UnknownOption, WrongType
 from rmq.protocol.frame import MAX_FRAME
@@ -658,28 +659,28 @@ def _value(kind: str, value: object, name: str) -> object:
     if kind == "bool":
         check_flag(value, name)
     elif kind == "int" and (isinstance(value, bool) or not isinstance(value, int)):
-        raise WrongType(f"{name} is {value!r:.60}: give a whole number")
+        raise WrongType(f"{name} is {shown(value)}: give a whole number")
     elif kind == "str" and name in _SECRET:
         if not isinstance(value, str) or not value:
             raise WrongType(f"{name} is no text: give one")  # whatever it is, nobody is told
     elif kind == "str":
         check_word(value, name)
     elif kind.startswith("Callable") and not callable(value):
-        raise WrongType(f"{name} is {value!r:.60}: give a function")
+        raise WrongType(f"{name} is {shown(value)}: give a function")
     elif kind == "bool | ssl.SSLContext" and not isinstance(value, (bool, ssl.SSLContext)):
-        raise WrongType(f"{name} is {value!r:.60}: give True, False or an ssl.SSLContext")
+        raise WrongType(f"{name} is {shown(value)}: give True, False or an ssl.SSLContext")
     elif kind == "datetime | str" and not isinstance(value, (datetime, str)):
-        raise WrongType(f"{name} is {value!r:.60}: give a datetime, or yyyyMMddHHmmss in local time")
+        raise WrongType(f"{name} is {shown(value)}: give a datetime, or yyyyMMddHHmmss in local time")
     elif kind == "frozenset[int]":
-        return frozenset(_several(int, value, f"{name} is {value!r:.60}: give whole numbers, as a set"))
+        return frozenset(_several(int, value, f"{name} is {shown(value)}: give whole numbers, as a set"))
     elif kind == "tuple[str, ...]":
-        return tuple(_several(str, value, f"{name} is {value!r:.60}: give texts, as a tuple"))
+        return tuple(_several(str, value, f"{name} is {shown(value)}: give texts, as a tuple"))
     elif kind == "OffsetStorage" and not isinstance(value, OffsetStorage):
-        raise WrongType(f"{name} is {value!r:.60}: give an object with read and write, as rmq.OffsetStorage has them")
+        raise WrongType(f"{name} is {shown(value)}: give an object with read and write, as rmq.OffsetStorage has them")
     elif kind == "tuple[Hook, ...]":
-        return tuple(_several(Hook, value, f"{name} is {value!r:.60}: give objects of rmq.Hook, as a tuple"))
+        return tuple(_several(Hook, value, f"{name} is {shown(value)}: give objects of rmq.Hook, as a tuple"))
     elif kind == "tuple[MessageQueue, ...]":
-        return tuple(_several(MessageQueue, value, f"{name} is {value!r:.60}: give MessageQueues, as a tuple"))
+        return tuple(_several(MessageQueue, value, f"{name} is {shown(value)}: give MessageQueues, as a tuple"))
     return value
 
 
@@ -713,4 +714,4 @@ def _member(kind: type[E], value: object, name: str) -> E:
     if isinstance(value, str) and value.upper() in kind.__members__:
         return kind[value.upper()]
     kind_of_error = ClientError if isinstance(value, str) else WrongType
-    raise kind_of_error(f"{name} is {value!r}: use one of {', '.join(kind.__members__)}")
+    raise kind_of_error(f"{name} is {shown(value)}: use one of {', '.join(kind.__members__)}")

@@ -17,6 +17,7 @@ from rmq.client.producer import Producer
 from rmq.client.results import SendResult, SendStatus, TransactionSendResult, TransactionState
 from rmq.client.scope import TransactionScope
 from rmq.client.settings import Duration, TransactionProducerOptions, TransactionProducerSettings, lists_options
+from rmq.client.shown import shown
 from rmq.protocol import ids
 from rmq.protocol.codes import RequestCode
 from rmq.protocol.command import Command
@@ -326,4 +327,4 @@ def known_state(given: object, who: str) -> TransactionState:
     """What a local transaction or a check returned. :raises ClientError: no TransactionState."""
     if isinstance(given, TransactionState):
         return given
-    raise ClientError(f"{who} returned {given!r}: it must return a TransactionState")
+    raise ClientError(f"{who} returned {shown(given)}: it must return a TransactionState")

@@ -8,6 +8,7 @@ from rmq.client.admin.answers import Answers
 from rmq.client.admin.asking import Asking, said
 from rmq.client.checks import typed
 from rmq.client.results import GroupStats
+from rmq.client.shown import shown
 from rmq.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupList, SubscriptionGroupTable
 from rmq.protocol.bodies.pop import REQUEST_MODES, SetMessageRequestModeRequestBody
 from rmq.protocol.bodies.stats import ConsumeStats, ConsumeStatsList
@@ -42,7 +43,7 @@ class Groups(Asking):
         :param pop_share_queue_num: with how many others a member shares its queues; 0 = all pop from all queues.
         """
         if mode not in REQUEST_MODES:
-            raise ClientError(f"the mode is {mode!r:.40}: give {' or '.join(REQUEST_MODES)}")
+            raise ClientError(f"the mode is {shown(mode, 40)}: give {' or '.join(REQUEST_MODES)}")
         body = SetMessageRequestModeRequestBody(
             topic=topic, consumer_group=group, mode=mode, pop_share_queue_num=pop_share_queue_num
         )

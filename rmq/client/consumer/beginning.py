@@ -11,6 +11,7 @@ from rmq.client.consumer.offsets import OffsetStore
 from rmq.client.instance import ClientInstance
 from rmq.client.message import MessageQueue
 from rmq.client.settings import ConsumeFromWhere
+from rmq.client.shown import shown
 from rmq.protocol.errors import ClientError
 from rmq.protocol.names import is_retry_topic
 from rmq.runtime.aside import logger
@@ -90,4 +91,6 @@ def timestamp_ms(given: datetime | str | None, now_ms: int) -> int:
     try:
         return int(datetime.strptime(given, "%Y%m%d%H%M%S").timestamp() * 1000)
     except (ValueError, TypeError):
-        raise ClientError(f"consume_timestamp is {given!r}: give a datetime, or yyyyMMddHHmmss in local time") from None
+        raise ClientError(
+            f"consume_timestamp is {shown(given)}: give a datetime, or yyyyMMddHHmmss in local time"
+        ) from None

@@ -102,13 +102,13 @@ def _ok(returned: object) -> bool:
 def ends_task(error: BaseException) -> bool:
     """Whether what an application's coroutine raised ends the task it runs in, and not just the call.
 
-    Awaiting what somebody else cancelled raises CancelledError without this task being cancelled; and a listener's
-    ``sys.exit()`` would take the loop of every other client with it.
+    Awaiting what somebody else cancelled raises CancelledError without this task being cancelled; and its
+    ``sys.exit()``, or whatever else it raises, would take along what the task does for others.
     """
     if isinstance(error, asyncio.CancelledError):
         task = asyncio.current_task()
         return task is None or task.cancelling() > 0
-    return not isinstance(error, (Exception, SystemExit))
+    return isinstance(error, GeneratorExit)
 
 
 class Listener:

@@ -27,6 +27,7 @@ from rmq.client.instance import instances_of
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.namespace import Namespace
 from rmq.client.settings import Duration, LitePullConsumerOptions, LitePullConsumerSettings, lists_options
+from rmq.client.shown import shown
 from rmq.client.trace import hooks_of
 from rmq.protocol.errors import ClientError, RMQError, WrongType
 from rmq.runtime.aside import logger
@@ -319,7 +320,7 @@ class LitePullConsumer(Consumer):
         """
         check_text(topic)
         if not callable(listener):
-            raise WrongType(f"the listener is {listener!r:.60}: give a function of a topic and its queues")
+            raise WrongType(f"the listener is {shown(listener)}: give a function of a topic and its queues")
         self._watched[self._names.wrap(topic)] = (listener, None)
         if self._membership is not None and not self._membership.tasks.closed:
             self._membership.tasks.spawn(self._look_at_queues(), "queues")

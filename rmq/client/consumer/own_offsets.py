@@ -7,10 +7,12 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from rmq.client.consumer.listeners import ends_task
 from rmq.client.consumer.offsets import Table
 from rmq.client.instance import ClientInstance
 from rmq.client.message import MessageQueue
 from rmq.client.offset_storage import OffsetStorage
+from rmq.client.shown import shown, told
 from rmq.protocol.errors import ClientError, RMQError
 from rmq.runtime import patience
 from rmq.runtime.aside import logger
@@ -51,12 +53,12 @@ class OwnOffsetStore(Table):
         self._written.pop(queue, None)  # its next owner writes, too
 
     async def read(self, queue: MessageQueue) -> int:
-        shown = self._instance.namespace.queue(queue)
-        offset = await self._call(lambda: self._storage.read(self._group, shown), "read")
+        named = self._instance.namespace.queue(queue)
+        offset = await self._call(lambda: self._storage.read(self._group, named), "read")
         if offset is None:
             return -1
         if isinstance(offset, bool) or not isinstance(offset, int) or offset < 0:
-            raise ClientError(f"{self._name('read')} gave {offset!r:.60}: it must give an offset, or None")
+            raise ClientError(f"{self._name('read')} gave {shown(offset)}: it must give an offset, or None")
         self._offsets.setdefault(queue, offset)
         return offset
 
@@ -87,15 +89,17 @@ class OwnOffsetStore(Table):
                     raise ClientError(f"{self._name(what)} was not called: the call before it does not return")
                 if inspect.iscoroutinefunction(getattr(self._storage, what)):
                     return await function()
-                return await self._on_thread(function)
+                return await self._on_thread(function, what)
         except TimeoutError:
             raise ClientError(f"{self._name(what)} did not return in {_SECONDS:g} s") from None
         except ClientError:
             raise
-        except (Exception, SystemExit) as error:
-            raise ClientError(f"{self._name(what)} raised {type(error).__name__}: {error}") from error
+        except BaseException as error:
+            if ends_task(error):
+                raise
+            raise ClientError(f"{self._name(what)} raised {told(error)}") from error
 
-    async def _on_thread(self, function: Callable[[], Any]) -> Any:
+    async def _on_thread(self, function: Callable[[], Any], what: str) -> Any:
         pool = self._pool
         if pool is None:
             raise ClientError("the consumer is not started")
@@ -109,7 +113,9 @@ class OwnOffsetStore(Table):
             if error is None:
                 future.set_result(result)
             else:
-                future.set_exception(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+                failed = ClientError(f"{self._name(what)} raised {told(error)}")
+                failed.__cause__ = error
+                future.set_exception(failed)
 
         pool.submit(function, done)
         return await future

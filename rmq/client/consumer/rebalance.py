@@ -12,6 +12,7 @@ from rmq.client.consumer.beginning import Beginning
 from rmq.client.consumer.member import Member
 from rmq.client.instance import ClientInstance
 from rmq.client.message import MessageQueue
+from rmq.client.shown import shown, told
 from rmq.protocol.bodies.kv import GetConsumerListByGroupResponseBody
 from rmq.protocol.codes import RequestCode
 from rmq.protocol.errors import ClientError, RequestTimeout, RMQError
@@ -78,9 +79,9 @@ async def our_share(
     except RequestTimeout:
         raise
     except Exception as error:
-        raise ClientError(f"{what} raised {type(error).__name__}: {error}") from error
+        raise ClientError(f"{what} raised {told(error)}") from error
     if not all(isinstance(queue, MessageQueue) for queue in share):
-        raise ClientError(f"{what} gave {share!r:.60}: it must give queues")
+        raise ClientError(f"{what} gave {shown(share)}: it must give queues")
     return [queue for queue in share if queue.topic == topic]  # a fixed list may name those of several topics
 
 

@@ -19,6 +19,7 @@ from rmq.client.settings import (
     ScheduledPullConsumerSettings,
     lists_options,
 )
+from rmq.client.shown import shown
 from rmq.protocol.errors import ClientError, WrongType
 from rmq.runtime import patience
 from rmq.runtime.aside import logger
@@ -98,7 +99,7 @@ class ScheduledPullConsumer(PullConsumer):
 
         def register(function: P) -> P:
             if not callable(function):
-                raise WrongType(f"the callback is {function!r:.60}: give a function of a queue")
+                raise WrongType(f"the callback is {shown(function)}: give a function of a queue")
             if self._membership is not None:
                 raise ClientError(f"the consumer {self.group} is started: say what it calls before")
             if wire_topic in self._callbacks:
