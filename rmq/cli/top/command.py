@@ -44,7 +44,7 @@ async def top(
     Numbers are counted between two looks. A group is "done in" the time that it needs at this pace.
     """
     ctx = click.get_current_context()
-    looking = _Looking(admin, out, group, topic)
+    looking = _Looking(admin, out, group, topic, ctx.params["timeout"])
     last = await looking.look()
     await asyncio.sleep(every)
 
@@ -62,10 +62,13 @@ async def top(
 
 
 class _Looking:
-    """Looks at a cluster. :ivar left: topics that were not looked at, since there are too many."""
+    """Looks at a cluster.
 
-    def __init__(self, admin: AdminClient, out: Output, group: str | None, topic: str | None) -> None:
-        self._admin, self._out = admin, out
+    :param seconds: that a broker is waited for. :ivar left: topics that were not looked at, since there are too many.
+    """
+
+    def __init__(self, admin: AdminClient, out: Output, group: str | None, topic: str | None, seconds: float) -> None:
+        self._admin, self._out, self._seconds = admin, out, seconds
         self._group, self._topic = group, topic
         self.left = 0
 
@@ -94,9 +97,7 @@ class _Looking:
 
     async def _groups(self, address: str, stand: Stand) -> None:
         try:
-            told = await self._admin.consume_stats_in_broker(
-                address, timeout=self._admin.settings.mq_client_api_timeout
-            )
+            told = await self._admin.consume_stats_in_broker(address, timeout=self._seconds)
         except RMQError as error:
             self._out.failed(address, error)
             return
