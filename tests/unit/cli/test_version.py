@@ -6,9 +6,11 @@ import importlib
 import re
 import runpy
 import sys
+from pathlib import Path
 
 import pytest
 
+import rmq
 from rmq import __version__
 from rmq.cli.command import invoke
 
@@ -28,5 +30,5 @@ def test_a_program_says_its_version(name: str, capsys: pytest.CaptureFixture[str
 def test_the_package_is_the_program(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "argv", ["rmq", "--version"])
     with pytest.raises(SystemExit, match="0"):
-        runpy.run_module("rmq", run_name="__main__")
+        runpy.run_path(str(Path(rmq.__file__).with_name("__main__.py")), run_name="__main__")
     assert capsys.readouterr().out.startswith(f"rmq {__version__} ")
