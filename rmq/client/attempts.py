@@ -464,6 +464,8 @@ class Attempts:
             return self._end(error)
         info = self._routes.publish.get(self.send.topic)
         if info is not None and info.queues:
+            # Name servers were asked in time: where that is over, the loop stood still, and half of it is left.
+            self._deadline = max(self._deadline, now + self._timeout / 2)
             return self._leave(now)
         self._then = Attempts._told_why
         return AskWhy(max(0.001, self._deadline - now))

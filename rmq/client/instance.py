@@ -38,7 +38,7 @@ from rmq.protocol.header import Header
 from rmq.protocol.headers.transaction import CheckTransactionStateRequest
 from rmq.protocol.names import is_retry_topic
 from rmq.remoting.calls import Done, Reply, reply_to
-from rmq.remoting.client import RemotingClient
+from rmq.remoting.client import RemotingClient, left_for_answer
 from rmq.remoting.conn import Conn
 from rmq.runtime import patience
 from rmq.runtime.aside import logger
@@ -363,7 +363,7 @@ class ClientInstance:
         try:
             async with patience.timeout(timeout):
                 conn = await self.remoting.connection(address)
-            conn.call_frame(data, opaque, max(0.001, timeout - (clock.monotonic() - began)), done)
+            conn.call_frame(data, opaque, left_for_answer(timeout, clock.monotonic() - began), done)
         except TimeoutError:
             done(ConnectFailed(f"connect to {address} failed: no answer in {timeout:g} s").about(address=address))
         except asyncio.CancelledError:

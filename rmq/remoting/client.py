@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from rmq.protocol.command import Command
-from rmq.protocol.errors import ConfigError, ConnectFailed, RequestTimeout
+from rmq.protocol.errors import ConfigError, ConnectFailed
 from rmq.remoting.calls import Done
 from rmq.remoting.conn import Conn
 from rmq.remoting.endpoint import Endpoint
@@ -21,7 +21,7 @@ from rmq.runtime import patience
 from rmq.runtime.aside import logger
 from rmq.runtime.world import World
 
-__all__ = ["Hook", "RemotingClient", "Turn", "split_address"]
+__all__ = ["Hook", "RemotingClient", "Turn", "left_for_answer", "split_address"]
 
 log = logger(__name__)
 
@@ -63,6 +63,12 @@ def split_address(addr: str) -> tuple[str, int]:
     if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise ConfigError(f"{addr!r} is no address: host:port or [ipv6]:port is expected")
     return host.lstrip("/").strip("[]"), int(port)
+
+
+def left_for_answer(timeout: float, connecting: float) -> float:
+    """Seconds for an answer on a connection that had to be opened: what that has left of ``timeout``, or half of it
+    where it took longer. That is so where the loop stood still meanwhile, and no request is written to be given up."""
+    return max(timeout / 2, timeout - connecting)
 
 
 def _not_reached(addr: str, why: str) -> ConnectFailed:
@@ -226,9 +232,7 @@ class RemotingClient:
         if conn is None or conn.closed:
             began = self.world.clock.monotonic()
             conn = await self._within(addr, timeout)
-            timeout -= self.world.clock.monotonic() - began
-            if timeout <= 0:
-                raise RequestTimeout(f"{addr}: connecting took the whole time").about(address=addr)
+            timeout = left_for_answer(timeout, self.world.clock.monotonic() - began)
         if not self.hooks:
             if turn is None:
                 return await conn.request(self.signed(command), timeout)

@@ -18,6 +18,9 @@ __all__ = ["Window"]
 _LOOKS = 8
 #: Seconds: who comes so close together is of one wave.
 _SAME = 0.001
+#: Places that are given on the loop in one of its turns: what is made of more than these would stand still until all
+#: have it, and what was made first waits longest, in memory and by the clock.
+_A_TURN = 256
 
 
 class _Wave:
@@ -34,9 +37,10 @@ class _Wave:
 class Window:
     """Places for so many sends and so many KiB of them; one that is larger than all may go alone.
 
-    Nobody waits for a window that stands still: who has waited for ``timeout`` seconds is told so when nothing that had
-    a place was answered in the last ``timeout`` seconds. On the loop only, but for :meth:`enter`: each of the counters
-    is written there or by :meth:`enter`, so that the loop waits for no thread.
+    They are given in the order in which they are asked for, and in portions, between which the loop turns. Nobody waits
+    for a window that stands still: who has waited for ``timeout`` seconds is told so when nothing that had a place was
+    answered in the last ``timeout`` seconds. On the loop only, but for :meth:`enter`: each of the counters is written
+    there or by :meth:`enter`, so that the loop waits for no thread.
 
     :param most: places. :param most_kib: KiB of all that have one.
     :param what: whose it is, for the error: "the producer g".
@@ -50,6 +54,11 @@ class Window:
         self._given = self._given_kib = 0
         self._back = self._back_kib = 0
         self._entered = self._entered_kib = 0
+        #: Places given in this turn of the loop, or since one that gave a portion; and to those that waited, ever.
+        self._portion = 0
+        self._woken = 0
+        #: A portion was given, or somebody who waited has a place and has not begun yet: who comes now, waits.
+        self._pauses = False
         #: Re-entrant: a signal handler may send while the thread that it interrupts is in here.
         self._one_thread = threading.RLock()
         #: Plain futures, and what else is to be known of each beside them: one with attributes takes twice as much.
@@ -89,10 +98,13 @@ class Window:
 
     def take(self, size: int) -> bool:
         """A place at once, or False: :meth:`turn` waits for one."""
-        if self._waiting or not self._fits(size):
+        if self._waiting or self._pauses or not self._fits(size):
             return False
         self._given += 1
         self._given_kib += size
+        self._portion += 1
+        if self._portion >= _A_TURN:
+            self._pause()
         return True
 
     def turn(self, size: int, timeout: float) -> asyncio.Future[None]:
@@ -139,12 +151,30 @@ class Window:
 
     def _admit(self) -> None:
         waiting, sizes = self._waiting, self._sizes
-        while waiting and (waiting[0].done() or self._fits(sizes[0])):
+        while waiting and (waiting[0].done() or (self._portion < _A_TURN and self._fits(sizes[0]))):
             place, size, _ = self._next()
             if not place.done():  # it was cancelled
                 self._given += 1
                 self._given_kib += size
+                self._portion += 1
+                self._woken += 1
                 place.set_result(None)
+                self._pause()
+
+    def _pause(self) -> None:
+        """Give nothing to who comes now, until those have begun that have a place."""
+        if not self._pauses:
+            self._pauses = True
+            asyncio.get_running_loop().call_soon(self._go_on, self._woken)
+
+    def _go_on(self, woken: int) -> None:
+        """A turn of the loop later."""
+        self._portion = 0
+        self._admit()
+        if self._woken == woken:
+            self._pauses = False
+        else:  # those begin in the turn that comes, before this is called
+            asyncio.get_running_loop().call_soon(self._go_on, self._woken)
 
     def _next(self) -> tuple[asyncio.Future[None], int, _Wave]:
         """Take out the first of those that wait."""

@@ -491,3 +491,14 @@ def test_one_try_has_the_time_of_a_request_and_the_rest_is_for_others() -> None:
     step = sends.on(None)
     assert isinstance(step, Send)
     assert (step.seconds, sends.attempts.rest(sends.now)) == (0.5, 2.5)
+
+
+@pytest.mark.parametrize(("took", "left"), [(0.5, 2.5), (2.9, 1.5), (30.0, 1.5)])
+def test_a_loop_that_stands_still_while_the_route_is_asked_for_leaves_time_to_send(took: float, left: float) -> None:
+    """Name servers keep to their time: what is over it was not theirs, and not the broker's."""
+    s = Sends(Known())
+    assert isinstance(s.step, AskRoute)
+    s.known.learn("a")
+    step = s.on(None, after=took)
+    assert isinstance(step, Send)
+    assert step.seconds == pytest.approx(left)

@@ -12,7 +12,7 @@ from rmq.aio import ClientError, ConnectFailed, Message, Producer, RequestTimeou
 from rmq.protocol.command import Command
 from rmq.testing.simloop import SimLoop
 from tests.support.scripted import ScriptedBroker, ScriptedCluster, stored
-from tests.support.virtual import in_virtual_time
+from tests.support.virtual import eventually, in_virtual_time
 
 
 def producer(cluster: ScriptedCluster, **options: Any) -> Producer:
@@ -108,6 +108,20 @@ async def test_a_loop_that_is_busy_with_the_burst_takes_nobodys_time() -> None:
             results = await asyncio.gather(*burst)
             assert all(result.ok for result in results)
         assert len(c.brokers["a"].sends) == 400
+
+
+@in_virtual_time
+async def test_a_loop_that_stands_still_while_it_connects_leaves_time_for_the_answer() -> None:
+    async with ScriptedCluster("a") as c, producer(c) as p:
+        answer_later(c.brokers["a"], 0.5)
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimLoop)
+        burst = many(p, 100)
+        remoting = p._client.remoting
+        await eventually(lambda: c.brokers["a"].address in remoting._opening, step=1e-5)
+        loop.call_soon(loop.pass_time, 2.99)
+        assert all(result.ok for result in await asyncio.gather(*burst))
+        assert len(c.brokers["a"].sends) == 100
 
 
 @in_virtual_time

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 
 import pytest
@@ -192,3 +193,38 @@ async def test_other_threads_take_places_of_the_same_window() -> None:
     for _ in range(3):
         held.leave(1, answered=True)
     assert (held.used, held.used_kib) == (0, 0)
+
+
+@in_virtual_time
+async def test_places_are_given_in_portions_between_which_the_loop_turns() -> None:
+    """What is made of a thousand at once would stand still until the last of them has a place."""
+    turns = Turns(window(10_000, kib=10_000))
+    names = [str(number) for number in range(1_000)]
+    for name in names:
+        turns.gates[name] = asyncio.Event()
+        turns.tasks[name] = asyncio.ensure_future(turns._stay(name, 1, 3.0))
+    begun = []
+    for _ in range(20):
+        await asyncio.sleep(0)
+        begun.append(len(turns.inside))
+    assert begun[-1] == 1_000
+    assert max(after - before for before, after in itertools.pairwise([0, *begun])) == 256
+    assert turns.inside == names
+    await turns.go(*names)
+    assert turns.window.used == 0
+
+
+@in_virtual_time
+async def test_nobody_overtakes_one_that_has_a_place_and_does_not_know_yet() -> None:
+    turns = Turns(window(2))
+    await turns.come("a", "b", "c")
+    turns.gates["a"].set()
+    turns.gates["b"].set()
+    await asyncio.sleep(0)  # they leave: c has a place, and another one is free
+    assert turns.window.used == 1
+    assert turns.inside == ["a", "b"]
+    assert not turns.window.take(1)
+    await turns.come("d")
+    assert turns.inside == ["a", "b", "c", "d"]
+    await turns.go("c", "d")
+    assert turns.window.take(1), "none of them is to begin"
