@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from rmq.runtime.real import seeded
 from rmq.testing.simloop import run
+from rmq.testing.simworld import SimOffload
 from tests.support.scenes.replication import PUT_OK, Pair, RawSlave, Sender, log_bytes, pair, raw_slave
 from tests.support.virtual import eventually
 
@@ -23,10 +24,13 @@ class _Judge(Sender):
     def __init__(self, p: Pair) -> None:
         super().__init__(p)
         self.wrong: list[str] = []
+        #: The highest end that was promised.
+        self.promised = 0
 
     def answered(self, end: int, code: int) -> None:
         settings = self.p.settings
         if code == PUT_OK:
+            self.promised = max(self.promised, end)
             flushed = settings.ha_ack_after_flush
             having = sum(
                 (slave.store.durable_end() if flushed else slave.store.log.end) >= end for slave in self.p.slaves
@@ -43,7 +47,7 @@ class _Judge(Sender):
         assert slow <= _LONGEST, f"I9: an answer took {slow:.2f} s"
 
 
-async def _campaign(seed: int, *, after_flush: bool, slaves: int, needed: int) -> None:
+async def _campaign(seed: int, *, after_flush: bool, slaves: int, needed: int, rough: bool) -> None:
     rng = seeded(seed)
     async with pair(
         slaves=slaves, sync=True, ha_ack_after_flush=after_flush, ha_ack_slaves=needed, ha_copy_from_first_file=True,
@@ -77,9 +81,32 @@ async def _campaign(seed: int, *, after_flush: bool, slaves: int, needed: int) -
         async def heal() -> None:
             p.simulation.net.heal()
 
+        async def jump() -> None:
+            """A wall clock goes wrong, forward or back."""
+            rng.choice(list(p.simulation.nodes.values())).clock.skew_ms = rng.randrange(-7_200_000, 7_200_000)
+
+        async def slow() -> None:
+            """A disk or the network is slow from now on, or quick again."""
+            if rng.random() < 0.5:
+                p.simulation.net.latency = rng.choice((0.0002, 0.01, 0.2))
+                return
+            offload = rng.choice(list(p.simulation.nodes.values())).world.offload
+            assert isinstance(offload, SimOffload)
+            offload.delay = rng.choice((0.0005, 0.02, 0.7))
+
+        async def swap() -> None:
+            """Both die, and the slave's is the master from now on."""
+            judge.check()
+            at = await p.swap(0)
+            if at < judge.promised:
+                judge.wrong.append(f"I1: SEND_OK up to {judge.promised}, and the slave has the log up to {at}")
+            judge.promised = 0
+
         steps: tuple[Callable[[], Awaitable[None]], ...] = (
             send, send, send, send, kill_slave, start_slave, start_slave, restart_master, cut, heal, heal
         )  # fmt: skip
+        if rough:
+            steps += (jump, slow, slow, swap, send)
         for _ in range(_STEPS):
             await rng.choice(steps)()
             await asyncio.sleep(rng.choice((0.0, 0.0001, 0.001, 0.1, 1.0, 7.0, 25.0)))
@@ -94,9 +121,14 @@ async def _campaign(seed: int, *, after_flush: bool, slaves: int, needed: int) -
         assert p.master.durability.visible == p.master.log.end, "I9: what all have is kept from consumers"
 
 
-def a_pair_under_faults(seed: int, *, after_flush: bool = False, slaves: int = 1, needed: int = 1) -> None:
-    """One seed."""
-    run(_campaign(seed, after_flush=after_flush, slaves=slaves, needed=needed))
+def a_pair_under_faults(
+    seed: int, *, after_flush: bool = False, slaves: int = 1, needed: int = 1, rough: bool = False
+) -> None:
+    """One seed.
+
+    :param rough: with clocks that jump, slow disks and links, and masters whose slave takes their place.
+    """
+    run(_campaign(seed, after_flush=after_flush, slaves=slaves, needed=needed, rough=rough))
 
 
 def pairs_under_faults() -> None:
@@ -105,6 +137,7 @@ def pairs_under_faults() -> None:
         a_pair_under_faults(seed)
         a_pair_under_faults(seed, after_flush=True)
         a_pair_under_faults(seed, slaves=3, needed=2)
+        a_pair_under_faults(seed, rough=True)
 
 
 class _Twin(RawSlave):

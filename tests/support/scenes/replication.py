@@ -62,6 +62,16 @@ def log_bytes(store: Store, start: int | None = None, end: int | None = None) ->
     return data[start - base : end - base]
 
 
+def _parted_at(one: bytes, other: bytes) -> int:
+    """Behind the last record that both logs have."""
+    at = 0
+    while size := int.from_bytes(one[at : at + 4], "big"):
+        if one[at : at + size] != other[at : at + size]:
+            break
+        at += size
+    return at
+
+
 def record_head(offset: int, size: int) -> bytes:
     """A record as far as it is looked at, and zeros."""
     head = size.to_bytes(4, "big") + bytes.fromhex("daa320a7") + bytes(20) + offset.to_bytes(8, "big")
@@ -133,8 +143,9 @@ class Pair:
     async def _follower(self, node: SimNode) -> Follower:
         store = await opened(node.world, replace(self.store_settings, sync_master=False, sync_flush=False))
         store.log.gate |= Gate.SLAVE
-        address = f"{self.master_node.address}:{self.settings.ha_listen_port}"
-        client = SlaveClient(node.world, store, lambda: address, self.settings)
+        client = SlaveClient(
+            node.world, store, lambda: f"{self.master_node.address}:{self.settings.ha_listen_port}", self.settings
+        )
         client.start()
         return Follower(node, store, client)
 
@@ -150,6 +161,25 @@ class Pair:
         """A new process; where its log ends."""
         slave = self.slaves[number] = await self._follower(self.slaves[number].node)
         return slave.store.log.end
+
+    async def swap(self, number: int) -> int:
+        """Both processes are gone; the slave's is a master from now on, and the old master follows it.
+
+        What it alone has is cut before that, as ``mqadmin store truncate --to-master`` does; the offset where.
+        """
+        old, new = self.master_node, self.slaves[number].node
+        if self.slaves[number].alive:
+            await self.kill_slave(number)
+        await self.kill_master()
+        self.master_node = new
+        await self.start_master()
+        store = await opened(old.world, replace(self.store_settings, sync_master=False, sync_flush=False))
+        at = _parted_at(log_bytes(store), log_bytes(self.master))
+        if at < store.log.end:
+            await store.truncate(at)
+        await store.stop()
+        self.slaves[number] = await self._follower(old)
+        return at
 
     def seen(self, number: int) -> SlaveSeen | None:
         """A slave as the master sees it; None while it does not."""
