@@ -23,6 +23,7 @@ COMMANDS = {
     "doctor": ("doctor.command:doctor", "Say what is wrong with a cluster or a group, and what to do."),
     "explain": ("explain.command:explain", "Say where a message or a group is, why, and what happens next."),
     "top": ("top.command:top", "What goes into brokers and topics now, and how far groups are behind."),
+    "bench": ("bench.command:bench", "Measure how much a cluster takes and gives."),
     "context": ("contexts.command:context", "Clusters by name, and the current one."),
     "completion": ("completion.command:completion", "Have bash, zsh or fish complete commands, options and names."),
     "run": ("run:run", "Run the listeners of an application (docs/app.md)."),

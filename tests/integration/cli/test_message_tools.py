@@ -283,3 +283,26 @@ def test_a_capture_that_cannot_be_written_leaves_nothing_and_names_the_file(
     assert line == f"rmq: {file} cannot be written: No space left on device"
     assert [path.name for path in tmp_path.iterdir()] == ["old"]
     assert file.read_text() == "kept"
+
+
+def test_a_cluster_is_measured(rmq: Tool) -> None:
+    with Producer("p", namesrv=rmq.cluster.namesrv_addr) as producer:
+        producer.create_topic("TBW102", "Bench", 4)
+    for words in (
+        ["producer", "-q", "200", "-k", "-l", "2", "-p", "3", "-s", "10"],
+        ["batch", "-q", "200", "-b", "16"],
+        ["transaction", "-q", "40", "-w", "8", "--rollback", "0"],
+    ):
+        told = json.loads(rmq("bench", *words, "-t", "Bench", "--json"))
+        assert (told["kind"], told["messages"], told["failed"]) == (words[0], int(words[2]), 0)
+        assert 0 < told["ms"]["p50"] <= told["ms"]["p99.9"] <= told["ms"]["max"]
+    (found, *_) = rmq.lines("Bench", "--tags", "tag1")
+    assert found["body"] == "hello baby"
+    assert found["properties"] == {f"property-{number}": f"value-{number}" for number in range(3)}
+    told = json.loads(rmq("bench", "consumer", "-t", "Bench", "-g", "bench", "-q", "20", "--seconds", "20", "--json"))
+    assert told["messages"] >= 20
+    assert told["sinceStoredMs"]["p50"] >= 0
+    (line,) = rmq("bench", "producer", "-t", "Bench", "--delay", "1", "-e", "3", code=2).splitlines()
+    assert "--delay or --delay-level" in line
+    (line,) = rmq("bench", "producer", "-t", "a b", "-q", "5", code=1).splitlines()
+    assert "topic" in line
