@@ -28,7 +28,7 @@ from rmq.cli.mqadmin.output import Output
 from rmq.cli.mqadmin.recorder import Recorder
 from rmq.client.admin import AdminClient
 
-__all__ = ["CARE_WORDS", "Care", "care_options"]
+__all__ = ["CARE_WORDS", "PRETENDING", "Care", "care_options"]
 
 CARE_WORDS = ("dry_run", "yes", "undo", "show_code")
 #: Those whose work is no operation of the admin client.
@@ -36,6 +36,9 @@ _NO_CODE = frozenset({"sendMessage", "recallMessage", "checkMsgSendRT", "sendMsg
                       "startMonitoring"})  # fmt: skip
 #: Lines that a terminal is told.
 _TOLD = 16
+
+#: In the meta of a command's context: it runs to be seen, and sends nothing.
+PRETENDING = f"{__name__}.pretending"
 
 Work = Callable[[AdminClient, Output], Awaitable[int | None]]
 
@@ -82,7 +85,7 @@ class Care:
         """Do what was typed. :raises Refused: somebody was asked, and said no."""
         changing = self.name in CHANGING
         if self.show_code:
-            seen = await self._seen(admin, work, pretend=changing)
+            seen = await self._seen(admin, work)
             from rmq.cli.mqadmin.code import program
 
             # What it looked up to know what to change stands in the changes.
@@ -92,7 +95,7 @@ class Care:
         if not changing:
             return await work(admin, out)
         if self.dry_run:
-            planned = (await self._seen(admin, work, pretend=True)).planned
+            planned = (await self._seen(admin, work)).planned
             lines = [line if line.startswith(" ") else f"would {line}" for line in planned]
             return out.done({"dryRun": True, "changes": planned}, lines or ["would change nothing"])
         if self.name in DESTROYING and not self.yes and sys.stdin.isatty() and sys.stderr.isatty():
@@ -106,27 +109,31 @@ class Care:
         try:
             return await work(recorder.client(), out)
         finally:
-            self._note(list(dict.fromkeys(recorder.notes)), told, admin)
+            self.note(recorder.notes, told, admin)
 
-    async def _seen(self, admin: AdminClient, work: Work, *, pretend: bool) -> Recorder:
+    async def _seen(self, admin: AdminClient, work: Work) -> Recorder:
         """What it asks for and would change; what it prints is not shown."""
-        recorder = Recorder(admin, pretend=pretend)
+        recorder = Recorder(admin, pretend=True)
         meta = click.get_current_context().meta
         quiet = meta.get(QUIET)
+        meta[PRETENDING] = True
         try:
             with redirect_stdout(io.StringIO()):
                 await work(recorder.client(), Output("classic"))
         finally:
             meta[QUIET] = quiet
+            meta[PRETENDING] = False
         return recorder
 
     async def _ask(self, admin: AdminClient, work: Work) -> None:
-        for line in (await self._seen(admin, work, pretend=True)).planned:
+        for line in (await self._seen(admin, work)).planned:
             click.echo(line if line.startswith(" ") else f"this will {line}", err=True)
         if not click.confirm("Go on?", err=True):
             raise Refused("nothing was changed")
 
-    def _note(self, notes: list[str], told: bool, admin: AdminClient) -> None:
+    def note(self, notes: list[str], told: bool, admin: AdminClient) -> None:
+        """Write notes of how to go back to the file, where one was named, and tell them. :param told: to a terminal."""
+        notes = list(dict.fromkeys(notes))
         commands = [line if line.startswith("#") else shlex.join([*shlex.split(line), *self.typed]) for line in notes]
         if not commands:
             return

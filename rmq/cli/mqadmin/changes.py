@@ -12,6 +12,7 @@ from typing import Any
 from rmq.client.admin import AdminClient
 from rmq.client.admin.answers import Answers
 from rmq.client.admin.reset import TO_END, OffsetReset
+from rmq.protocol.bodies.running import ConsumeMessageDirectlyResult
 from rmq.protocol.errors import NotFound
 from rmq.protocol.queue import MessageQueue
 
@@ -98,6 +99,10 @@ async def _to_offset(admin: AdminClient, words: Words) -> OffsetReset:
 
 async def _cloned(admin: AdminClient, words: Words) -> dict[MessageQueue, int]:
     return await _stands(admin, words["source"], words["topic"])
+
+
+async def _consumed(admin: AdminClient, words: Words) -> ConsumeMessageDirectlyResult:
+    return ConsumeMessageDirectlyResult()
 
 
 def _list(names: Iterable[str]) -> str:
@@ -194,6 +199,9 @@ CHANGES: dict[str, Change] = {
     ),
     "update_name_server_config": Change(
         lambda words: f"set {_pairs(words['values'])} at the name servers", _at_name_servers
+    ),
+    "consume_message_directly": Change(
+        lambda words: f"have {words['client_id']} of {words['group']} consume {words['offset_msg_id']}", _consumed
     ),
     "create_and_update_account": Change(
         lambda words: f"create or change the account {words['account'].access_key} at {_list(words['broker_addrs'])}",

@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 import click
 
 from rmq.cli.command import CONTEXT, QUIET
-from rmq.cli.mqadmin.careful import CARE_WORDS, Care, care_options
+from rmq.cli.mqadmin.careful import CARE_WORDS, PRETENDING, Care, care_options
 from rmq.cli.mqadmin.failures import NotFound, undone
 from rmq.cli.mqadmin.grammar import AdminCommand
 from rmq.cli.mqadmin.output import FORMS, Output
@@ -167,7 +167,10 @@ def producing(group: str, *, traced: bool = False) -> Producer:
     """A producer that reaches the cluster as the admin client of this command does; not started."""
     from rmq.client.producer import Producer
 
-    return Producer(group, enable_msg_trace=traced, **click.get_current_context().meta[_OPTIONS])
+    meta = click.get_current_context().meta
+    if meta.get(PRETENDING):
+        raise click.UsageError("--show-code knows what is asked, and not what is sent", click.get_current_context())
+    return Producer(group, enable_msg_trace=traced, **meta[_OPTIONS])
 
 
 def _over_tls(tls: bool, ca_file: str | None) -> dict[str, Any]:

@@ -212,6 +212,19 @@ def test_the_python_of_a_command_does_the_same(tool: Tool, tmp_path: Path, capsy
     tool("deleteSubGroup -b BROKER -g coded")
 
 
+def test_to_be_shown_code_nothing_is_sent(tool: Tool) -> None:
+    with AdminClient(namesrv=tool.namesrv) as admin:
+        queue = admin.fetch_subscribe_message_queues("Kept")[0]
+        first = admin.message_at(queue, admin.min_offset(queue))
+        assert first is not None
+        ends = {queue: admin.max_offset(queue) for queue in admin.fetch_subscribe_message_queues("Kept")}
+        said = tool(f"queryMsgById -i {first.offset_msg_id} -s true", "--show-code", code=2)
+        assert "--show-code knows what is asked, and not what is sent" in said
+        said = tool(f"queryMsgById -i {first.offset_msg_id} -g g -d nobody", "--show-code")
+        assert f"admin.consume_message_directly('g', 'nobody', '{first.offset_msg_id}'" in said
+        assert ends == {queue: admin.max_offset(queue) for queue in admin.fetch_subscribe_message_queues("Kept")}
+
+
 def test_on_a_terminal_somebody_is_asked_and_told(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 

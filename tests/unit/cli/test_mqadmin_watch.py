@@ -114,9 +114,11 @@ def test_every_change_of_the_admin_client_is_known_for_what_it_does() -> None:
     """So that no dry run makes one: an operation with such a name is told, not done."""
     names = {name for name in dir(AdminClient) if name.startswith(CHANGES)}
     names -= {"update_name_server_address"}  # of the client itself
+    names |= {"consume_message_directly"}
     assert names == set(changes.CHANGES)
     assert set(undo._UNDO) <= names
     assert names - set(undo._UNDO) == {
         "clean_expired_consume_queue", "clean_unused_topic", "delete_expired_commit_log",  # nothing brings files back
         "delete_topic_in_name_servers",  # brokers tell them again
+        "consume_message_directly",
     }  # fmt: skip
