@@ -33,7 +33,7 @@ __all__ = ["CARE_WORDS", "PRETENDING", "Care", "care_options"]
 CARE_WORDS = ("dry_run", "yes", "undo", "show_code")
 #: Those whose work is no operation of the admin client.
 _NO_CODE = frozenset({"sendMessage", "recallMessage", "checkMsgSendRT", "sendMsgStatus", "clusterRT",
-                      "startMonitoring"})  # fmt: skip
+                      "startMonitoring", "top", "apply"})  # fmt: skip
 #: Lines that a terminal is told.
 _TOLD = 16
 

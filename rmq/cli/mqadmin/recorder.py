@@ -88,8 +88,8 @@ class _Recorded:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._recorder.admin, name)
-        if not inspect.iscoroutinefunction(found):
-            return found
+        if name.startswith("_") or not inspect.iscoroutinefunction(found):
+            return found  # no operation of its own
 
         async def asked(*args: Any, **kwargs: Any) -> Any:
             return await self._recorder._asked(found, name, args, kwargs)

@@ -24,7 +24,8 @@ __all__ = ["WATCH_WORDS", "Rounds", "watch_options", "watched"]
 WATCH_WORDS = ("watch", "every_of_watch", "rounds_of_watch")
 #: Those that send, write files, or go on by themselves.
 _UNWATCHED = frozenset({
-    "top", "startMonitoring", "clusterRT", "sendMessage", "recallMessage", "checkMsgSendRT", "sendMsgStatus",
+    "top", "apply", "export", "diff",
+    "startMonitoring", "clusterRT", "sendMessage", "recallMessage", "checkMsgSendRT", "sendMsgStatus",
     "exportMetadata", "exportConfigs", "exportMetrics",
 })  # fmt: skip
 _SECONDS = 2.0
