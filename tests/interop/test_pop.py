@@ -34,15 +34,16 @@ SHORT = 5
 def program() -> str:
     """The class path of the Java program."""
     source = PROGRAMS / "java" / "pop"
+    history = PROGRAMS / "java" / "core" / "peer" / "History.java"
 
     def build(folder: Path) -> None:
         require("javac")
-        files = [str(file) for file in sorted(source.rglob("*.java"))]
+        files = [str(file) for file in [*sorted(source.rglob("*.java")), history]]
         options = ["-nowarn", "-encoding", "UTF-8", "-d", str(folder), "-cp", java_classpath(VERSION)]
         run_tool(["javac", *options, *files], folder)
 
     require("java")
-    return java_classpath(VERSION, cached(f"{VERSION}/pop-{content_key(pom(VERSION), source)}", build))
+    return java_classpath(VERSION, cached(f"{VERSION}/pop-{content_key(pom(VERSION), source, history)}", build))
 
 
 @pytest.fixture(scope="module")

@@ -97,11 +97,20 @@ final class Consuming {
             consumer.subscribe(arguments.getString("topic"), expression);
         }
         Arrivals arrivals = new Arrivals();
+        History history = arguments.containsKey("history")
+            ? new History(arguments.getString("history"), handle) : null;
+        long work = arguments.getLongValue("work");
         boolean always = arguments.getBooleanValue("fail");
         int failures = arguments.getIntValue("failures");
         long suspend = arguments.getLongValue("suspend");
         if (arguments.getBooleanValue("orderly")) {
             consumer.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
+                if (history != null) {
+                    history.note("given", messages);
+                    History.work(work);
+                    history.note("done", messages);
+                    return ConsumeOrderlyStatus.SUCCESS;
+                }
                 arrivals.add(messages);
                 boolean fail = always || messages.get(0).getReconsumeTimes() < failures;
                 if (fail && suspend > 0) {
@@ -111,6 +120,12 @@ final class Consuming {
             });
         } else {
             consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+                if (history != null) {
+                    history.note("given", messages);
+                    History.work(work);
+                    history.note("done", messages);
+                    return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+                }
                 arrivals.add(messages);
                 boolean fail = always || messages.get(0).getReconsumeTimes() < failures;
                 return fail ? ConsumeConcurrentlyStatus.RECONSUME_LATER : ConsumeConcurrentlyStatus.CONSUME_SUCCESS;

@@ -90,7 +90,15 @@ public final class Popping {
         long pause = arguments.getLongValue("pause");
         List<Object[]> arrivals = new ArrayList<>();
         ARRIVALS.put(handle, arrivals);
+        History history = arguments.containsKey("history")
+            ? new History(arguments.getString("history"), handle) : null;
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+            if (history != null) {
+                history.note("given", messages);
+                History.work(pause);
+                history.note("done", messages);
+                return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+            }
             boolean failed = false;
             for (MessageExt message : messages) {
                 synchronized (arrivals) {
