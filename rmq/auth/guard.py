@@ -37,6 +37,8 @@ log = logger(__name__)
 #: Verdicts that are remembered; beyond it all are forgotten.
 _MOST_VERDICTS = 50_000
 _LONGEST_KEY = 64
+#: Characters of the longest name of a topic or a group, its prefix included.
+_LONGEST_NAME = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +245,8 @@ class Guard:
             return self._verdicts[key, need]
         except KeyError:
             verdict = self._judge(key, need)
+            if len(need.name) > _LONGEST_NAME:  # of no topic and no group: an account may ask for very many
+                return verdict
             if len(self._verdicts) >= _MOST_VERDICTS:
                 self._verdicts.clear()
             self._verdicts[key, need] = verdict

@@ -22,6 +22,8 @@ __all__ = ["Comparison", "Run", "runs_of"]
 
 #: Readers whose place is remembered, up to which messages from before the start were compared with their checksums.
 _MOST_PLACES = 10_000
+#: Tags of a reader whose place is remembered.
+_MOST_CODES = 64
 #: Records that are copied together, to be compared.
 _COPIED = 512
 #: Bytes of a record, as a rule, from which on it is looked at where it is.
@@ -156,7 +158,12 @@ class Comparison:
         return (low <= offset and end <= high) or not self._store.settings.checksums
 
     def note(self, queue: Queue, codes: frozenset[int] | None, offset: int, end: int) -> None:
-        """The messages with some tags between two indexes are as they were."""
+        """The messages with some tags between two indexes are as they were.
+
+        Of a reader of very many tags that is forgotten: whoever reads may name as many as a request has room for.
+        """
+        if codes is not None and len(codes) > _MOST_CODES:
+            return
         if len(self._found) >= _MOST_PLACES:
             self._found.clear()
         low, high = self._found.get((queue, codes), (offset, offset))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,6 +26,14 @@ __all__ = ["Hold", "Holds", "Pull"]
 
 #: Woken pulls served before the loop gets its turn.
 _PER_TURN = 64
+#: Characters of an expression for which a parked request counts as one more: what is made of it, a set of tags, is kept
+#: with the request.
+_EXPRESSION = 512
+
+
+def weight(expression: str | None) -> int:
+    """For how many parked requests one counts that brings its own expression."""
+    return 1 + len(expression or "") // _EXPRESSION
 
 
 class Pull(NamedTuple):
@@ -43,7 +52,7 @@ class Pull(NamedTuple):
 class Hold:
     """One parked pull."""
 
-    __slots__ = ("conn", "done", "next_offset", "pull", "queue", "refused", "waits", "wants")
+    __slots__ = ("conn", "done", "next_offset", "pull", "queue", "refused", "waits", "wants", "weight")
 
     def __init__(self, pull: Pull, queue: Queue, wants: Filter) -> None:
         self.conn = pull.conn
@@ -51,6 +60,7 @@ class Hold:
         self.pull = pull._replace(serialize=SerializeType.JSON)
         self.queue = queue
         self.wants = wants
+        self.weight = weight(pull.fields.subscription)
         #: Where the scan goes on: behind what the filter has refused so far.
         self.next_offset = pull.fields.queue_offset
         self.refused = False
@@ -81,10 +91,14 @@ class Holds:
         self._by_conn: dict[Conn, set[Hold]] = {}
         self._closed = False
         self.count = 0
+        #: What they count for, of all and of each connection.
+        self.weight = 0
+        self._weights: Counter[Conn] = Counter()
 
-    def has_room(self, conn: Conn, most: int, most_of_one: int) -> bool:
-        """Whether one more pull of a connection may wait."""
-        return self.count < most and len(self._by_conn.get(conn, ())) < most_of_one
+    def has_room(self, hold: Hold, most: int, most_of_one: int) -> bool:
+        """Whether one more pull of a connection may wait; its first may, whatever it counts for."""
+        weights = self._weights.get(hold.conn, 0) + hold.weight
+        return self.weight + 1 <= most and (weights <= most_of_one or weights == hold.weight)
 
     def park(self, hold: Hold, seconds: float) -> None:
         """Keep a pull until its queue gets a message, or ``seconds`` have passed."""
@@ -93,6 +107,8 @@ class Holds:
             queue.holds = []
         queue.holds.append(hold)
         self.count += 1
+        self.weight += hold.weight
+        self._weights[hold.conn] += hold.weight
         held = self._by_conn.get(hold.conn)
         if held is None:
             held = self._by_conn[hold.conn] = set()
@@ -149,11 +165,14 @@ class Holds:
             return
         hold.done = True
         self.count -= 1
+        self.weight -= hold.weight
+        self._weights[hold.conn] -= hold.weight
         held = self._by_conn.get(hold.conn)
         if held is not None:
             held.discard(hold)
             if not held:
                 del self._by_conn[hold.conn]
+                del self._weights[hold.conn]
 
     def unpark(self, hold: Hold) -> None:
         """A hold is answered, or is about to be."""

@@ -248,13 +248,14 @@ class Delivery:
         if fields.sys_flag & _SUSPEND and (
             code == ResponseCode.PULL_NOT_FOUND or keeps_back or self._is_elsewhere(code)
         ):
-            if not self.holds.has_room(pull.conn, settings.max_held_pulls, settings.max_held_pulls_per_connection):
+            hold = Hold(pull, queue, wants)
+            if not self.holds.has_room(hold, settings.max_held_pulls, settings.max_held_pulls_per_connection):
                 self._refuse_more(pull.conn, pull.opaque, pull.began)
                 return
             wait_ms = settings.short_polling_time_mills
             if settings.long_polling_enable and not keeps_back:
                 wait_ms = fields.suspend_timeout_millis
-            self.holds.park(Hold(pull, queue, wants), max(0, wait_ms) / 1000)
+            self.holds.park(hold, max(0, wait_ms) / 1000)
             return
         self._answer(pull, batch, code)
         self._answered(code, pull.began)

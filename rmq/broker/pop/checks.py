@@ -35,6 +35,8 @@ __all__ = ["POP", "Checks", "refusing_with"]
 #: What kind of request it is, for remarks.
 POP = "pop message"
 _MOST_MESSAGES = 32
+#: Characters of an expression whose filter is kept: of a longer one it takes memory, and strangers may send many.
+_LONGEST_KEPT = 512
 #: Longest name of a group that is made by its first request.
 _MAX_NEW_GROUP = 255
 
@@ -138,7 +140,7 @@ class Checks:
                 data = subscription.build(topic, expression, kind)
                 await self._expressions.compile(data.sub_string)
                 return filter_of(data)
-            return _filter(topic, expression)
+            return (_filter if len(expression) <= _LONGEST_KEPT else _made)(topic, expression)
         except (ExpressionError, RMQError) as error:
             raise ResponseError(
                 ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {error}"
@@ -167,6 +169,8 @@ class Checks:
         return queue
 
 
-@lru_cache(maxsize=1000)
-def _filter(topic: str, expression: str) -> Filter:
+def _made(topic: str, expression: str) -> Filter:
     return filter_of(subscription.build(topic, expression))
+
+
+_filter = lru_cache(maxsize=1000)(_made)

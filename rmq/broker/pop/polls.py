@@ -7,6 +7,7 @@ one look, however many wait.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -31,14 +32,16 @@ class PollingFull(Exception):
 class Waiter:
     """One request that may wait; woken from the moment it was made."""
 
-    __slots__ = ("closed", "conn", "future", "group", "queue_id", "topic", "woken")
+    __slots__ = ("closed", "conn", "future", "group", "queue_id", "topic", "weight", "woken")
 
-    def __init__(self, conn: Conn, group: str, topic: str, queue_id: int) -> None:
+    def __init__(self, conn: Conn, group: str, topic: str, queue_id: int, weight: int = 1) -> None:
         self.conn = conn
         self.group = group
         self.topic = topic
         #: -1 = any.
         self.queue_id = queue_id
+        #: For how many it counts.
+        self.weight = weight
         self.woken = False
         #: The connection is gone, or the broker stops.
         self.closed = False
@@ -58,6 +61,8 @@ class Polls:
         self._of_topic: dict[str, dict[tuple[str, str], None]] = {}
         self._by_conn: dict[Conn, dict[Waiter, None]] = {}
         self._count = 0
+        self._weight = 0
+        self._weights: Counter[Conn] = Counter()
         self._closed = False
 
     def __len__(self) -> int:
@@ -67,20 +72,23 @@ class Polls:
         """Requests that wait for a queue; -1 those for any."""
         return sum(waiter.queue_id == queue_id for waiter in self._waiting.get((group, topic), ()))
 
-    def enter(self, conn: Conn, group: str, topic: str, queue_id: int) -> Waiter:
+    def enter(self, conn: Conn, group: str, topic: str, queue_id: int, weight: int = 1) -> Waiter:
         """A request that will wait unless it finds something: what arrives from now on wakes it.
 
+        :param weight: for how many it counts; the first of a connection may wait, whatever it counts for.
         :raises PollingFull: too many wait already.
         """
         pair = (group, topic)
         waiting = self._waiting.get(pair)
         settings = self._settings
-        of_one = len(self._by_conn.get(conn, ()))
-        if self._count >= settings.max_held_pulls or of_one >= settings.max_held_pulls_per_connection:
+        weights = self._weights.get(conn, 0) + weight
+        if self._weight >= settings.max_held_pulls:
+            raise PollingFull
+        if weights > settings.max_held_pulls_per_connection and weights != weight:
             raise PollingFull
         if waiting is not None and len(waiting) >= _GROUP_LIMIT:
             raise PollingFull
-        waiter = Waiter(conn, group, topic, queue_id)
+        waiter = Waiter(conn, group, topic, queue_id, weight)
         waiter.closed = self._closed or conn.closed
         if waiting is None:
             waiting = self._waiting[pair] = {}
@@ -89,6 +97,8 @@ class Polls:
         waiting[waiter] = None
         self._by_conn.setdefault(conn, {})[waiter] = None
         self._count += 1
+        self._weight += weight
+        self._weights[conn] += weight
         return waiter
 
     def leave(self, waiter: Waiter) -> None:
@@ -99,6 +109,8 @@ class Polls:
             return
         del waiting[waiter]
         self._count -= 1
+        self._weight -= waiter.weight
+        self._weights[waiter.conn] -= waiter.weight
         if not waiting:
             del self._waiting[pair]
             for name in (waiter.topic, pop_retry_topic(*pair)):
@@ -111,6 +123,7 @@ class Polls:
             of_conn.pop(waiter, None)
             if not of_conn:
                 del self._by_conn[waiter.conn]
+                del self._weights[waiter.conn]
 
     async def wait(self, waiter: Waiter, seconds: float) -> bool:
         """Wait until something may be there; False when the time is up."""

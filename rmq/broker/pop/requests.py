@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rmq.broker.delivery.filtering import EVERYTHING
+from rmq.broker.delivery.holds import weight
 from rmq.broker.pop.checks import POP, refusing_with
 from rmq.broker.pop.polls import PollingFull, Polls, Waiter
 from rmq.broker.pop.take import Taken, Wish
@@ -68,7 +69,7 @@ class PopRequests:
             taken = await self._take(conn, wish, config)
             return self._answer(request, ResponseCode.POLLING_TIMEOUT, wish, taken)
         try:
-            waiter = self._polls.enter(conn, group, topic, header.queue_id)
+            waiter = self._polls.enter(conn, group, topic, header.queue_id, weight(header.exp))
         except PollingFull:
             taken = await self._take(conn, wish, config)
             return self._answer(request, ResponseCode.POLLING_FULL, wish, taken)

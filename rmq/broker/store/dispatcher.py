@@ -31,7 +31,9 @@ __all__ = ["Dispatcher"]
 log = logging.getLogger(__name__)
 
 _entry = ENTRY.pack
+#: Tags whose codes are kept, and the bytes of the longest of them.
 _MOST_TAGS = 4096
+_LONGEST_TAGS = 256
 #: Entries of a queue, so that every byte of its files has a number.
 _MOST_ENTRIES = 1 << 58
 
@@ -184,7 +186,7 @@ class Dispatcher:
                         told = self._rule.code(data, tags_at, end)
                         if told is None:
                             break
-                        if len(known) < _MOST_TAGS:
+                        if len(known) < _MOST_TAGS and end - tags_at <= _LONGEST_TAGS:
                             known[data[tags_at:end]] = told
                     code = told
                 nexts[key] = index + 1

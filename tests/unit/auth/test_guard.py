@@ -52,6 +52,16 @@ def ask(at: Guard, request: Command, host: str = "9.9.9.9", topic: str = "orders
     return ""
 
 
+def test_names_that_nothing_has_are_not_remembered() -> None:
+    """Whoever has an account may send names of 16 KiB, one after the other."""
+    at = guard()
+    for number in range(20):
+        assert ask(at, signed_by("ordinary", 4), topic=f"{number}{'x' * 16_000}").startswith("No default permission")
+        assert ask(at, signed_by("ordinary", 4), topic=f"{number}").startswith("No default permission")
+        assert ask(at, signed_by("ordinary", 4)) == ""
+    assert len(at._verdicts) == 21
+
+
 def test_who_is_known_and_who_is_not() -> None:
     at = guard()
     assert ask(at, Command(1)) == "No accessKey is configured"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 from rmq.auth.credentials import Credentials, Signer
+from rmq.broker.delivery.holds import weight
 from rmq.protocol import frame
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ConnectionLost
@@ -133,6 +135,59 @@ async def test_how_many_pulls_wait(s: LiveScene) -> None:
     assert await held(9, another(s)) == [2, 2, 2]
     await s.update(maxHeldPulls=4)
     assert await held(9, another(s)) == [2] * 5
+
+
+@live()
+async def test_a_wait_with_a_long_expression_counts_for_many(s: LiveScene) -> None:
+    """What is made of it is kept with it: a connection of a stranger had a gigabyte kept so."""
+    long = "||".join(f"tag{number}" for number in range(1_500))
+    each = weight(long)
+    assert each > 20
+    assert weight(None) == weight("TagA || TagB") == 1
+    await s.tell(subscribe())
+    await s.tell(send())
+    pop = {"topic": "T", "consumerGroup": "G", "queueId": "0", "maxMsgNums": "1", "invisibleTime": "60000",
+           "pollTime": "20000", "initMode": "1", "expType": "TAG"}  # fmt: skip
+    pulls = {**(pull(offset=1, hold_ms=20_000).ext or {}), "sysFlag": "6"}
+    for code, ext, name in ((11, pulls, "subscription"), (200050, pop, "exp")):
+
+        async def waits(
+            count: int, text: str, code: int = code, ext: Mapping[str, str | None] = ext, name: str = name
+        ) -> int:
+            """How many of so many requests with an expression wait."""
+            client = another(s)
+            fields = {**ext, name: text, "bornTime": str(s.outside.clock.now_ms())}
+            tasks = [
+                asyncio.ensure_future(client.request(s.addr, Command(code, ext=dict(fields)), 60)) for _ in range(count)
+            ]
+            done, waiting = await asyncio.wait(tasks, timeout=1)
+            for one in waiting:
+                one.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+            await client.close()
+            await asyncio.sleep(0.1)
+            return count - len(done)
+
+        await s.update(maxHeldPullsPerConnection=4_096, maxHeldPulls=100_000)
+        assert await waits(30, "A") == 30
+        await s.update(maxHeldPullsPerConnection=2 * each)
+        assert await waits(30, long) == 2
+        await s.update(maxHeldPullsPerConnection=1)
+        assert await waits(3, long) == 1, "one may always wait"
+        await s.update(maxHeldPullsPerConnection=1_000, maxHeldPulls=each + 1)
+        assert await waits(30, long) == 2
+        assert await waits(5, "A") == 5, "nothing is counted any more of those that are gone"
+        await s.update(maxHeldPullsPerConnection=each + 1, maxHeldPulls=100_000)
+        fields: dict[str, str | None] = {**ext, name: "A", "bornTime": str(s.outside.clock.now_ms())}
+        light = asyncio.ensure_future(s.tell(Command(code, ext=dict(fields))))
+        fields |= {name: long, "suspendTimeoutMillis": "2000", "pollTime": "2000"}
+        for _ in range(3):  # on one connection, each when the time of the other is up
+            fields["bornTime"] = str(s.outside.clock.now_ms())
+            waited, refused = await asyncio.gather(*(s.tell(Command(code, ext=dict(fields))) for _ in range(2)))
+            assert waited.code in (19, 210)
+            assert refused.code in (2, 209)
+        assert not light.done()
+        assert (await light).code in (19, 210)
 
 
 @live("maxNewTopicsPerHour")

@@ -261,11 +261,11 @@ async def test_without_long_polling_a_pull_waits_a_short_time(scene: FrontScene)
 
 @in_front()
 async def test_pulls_beyond_those_that_may_be_parked_are_refused(scene: FrontScene) -> None:
-    scene.delivery.holds.count = 100_000
+    scene.delivery.holds.weight = 100_000
     answer = asked(scene, hold_ms=HOLD)
     assert answer is not None
     assert answer.code == 2
-    scene.delivery.holds.count = 0
+    scene.delivery.holds.weight = 0
 
 
 @in_front()
