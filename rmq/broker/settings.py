@@ -362,8 +362,8 @@ class BrokerSettings(AclSettings):
         lowest=1,
         highest=INT_MAX,
         live=True,
-        doc="Pulls that wait for messages, and as many pops; one more is answered with SYSTEM_BUSY (2). One with a long "
-        "expression of its own counts for many, one more for each 512 characters.",
+        doc="Pulls that wait for messages, and as many pops; one more is answered with SYSTEM_BUSY (2). One with a "
+        "long expression of its own counts for many, one more for each 512 characters.",
     )
     max_held_pulls_per_connection: int = setting(
         4_096,
