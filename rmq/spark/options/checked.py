@@ -153,7 +153,7 @@ class SourceOptions:
         start, end = given["startingOffsets"] or since, until or given["endingOffsets"]
         if start is not None and start.group and "groupId" not in given:
             raise ConfigError("startingOffsets=group needs the option groupId: whose offsets are to be taken?")
-        if start is not None and start.word == LATEST and end.word == EARLIEST:
+        if start == Position(word=LATEST) and end == Position(word=EARLIEST):
             raise ConfigError("the option startingOffsets is latest and endingOffsets earliest: nothing lies between")
         if end.group:
             raise ConfigError("the option endingOffsets cannot be group: give latest or offsets as JSON")

@@ -11,12 +11,24 @@ from typing import Any, TypeVar
 
 from rmq.protocol.queue import MessageQueue
 
-__all__ = ["EARLIEST", "LATEST", "META", "Position", "nested", "parse_offsets", "parse_timestamps", "queues_of"]
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "META",
+    "OTHERS",
+    "Position",
+    "nested",
+    "parse_offsets",
+    "parse_timestamps",
+    "queues_of",
+]
 
 LATEST = -1
 EARLIEST = -2
 #: Members of an offset JSON that begin with this are no topics.
 META = "@"
+#: Where queues begin or end that an offset JSON does not name: ``earliest`` or ``latest``.
+OTHERS = f"{META}others"
 #: A queue's number as it is always written: another way of writing it would be the same queue again.
 _QUEUE = re.compile("0|[1-9][0-9]{0,8}")
 
@@ -104,7 +116,20 @@ def parse_offsets(text: str) -> Position:
     found = queues_of(document, _offset)
     if not found:
         raise ValueError("offsets of one queue at least")
-    return Position(queues=found)
+    return Position(queues=found, word=_others(document))
+
+
+def _others(document: object) -> int | None:
+    """The word for queues that a JSON does not name."""
+    if not isinstance(document, dict) or OTHERS not in document:
+        return None
+    match document[OTHERS]:
+        case "earliest":
+            return EARLIEST
+        case "latest":
+            return LATEST
+        case other:
+            raise ValueError(f"earliest or latest for {OTHERS}, not {other!r}")
 
 
 def _moment(value: object) -> int:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import logging
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as sql
 
 from rmq.protocol.errors import ConfigError, StoreError
 from rmq.runtime.dial import RealDial
-from rmq.spark.options.positions import nested
+from rmq.spark.options.positions import OTHERS, nested
 from rmq.spark.pipeline.archive import Archive
 from rmq.spark.pipeline.job import ONCE
 from rmq.spark.pipeline.running import times
@@ -65,11 +65,15 @@ def query_id(checkpoint: Files) -> str | None:
         return None
 
 
-def planned_end(checkpoint: Files, number: int) -> dict[str, dict[str, dict[str, int]]] | None:
-    """The offsets that a checkpoint lets a batch end at; None where it does not tell them as a line of their own."""
+def planned_end(checkpoint: Files, number: int) -> dict[str, Any] | None:
+    """The offsets that a checkpoint lets a batch end at, as they begin another read that leaves nothing out.
+
+    :returns: None where the checkpoint does not tell them as a line of their own.
+    """
     try:
         *_, last = checkpoint.read(f"offsets/{number}").splitlines()
-        return nested(read_offsets(json.loads(last)))
+        # Queues that the query does not know yet: a stream would begin at their end.
+        return {OTHERS: "earliest", **nested(read_offsets(json.loads(last)))}
     except (ValueError, ConfigError, FileNotFoundError) as error:
         log.warning(
             "%s does not tell where batch %d ends (%s): should the checkpoint be put back to an older state, "

@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, NotRequired, TypedDict
 
 from rmq.protocol.errors import StoreError
+from rmq.spark.options.positions import META
 from rmq.spark.pipeline.running.files import Files
 
 __all__ = ["HOME", "Manifest", "Staging", "manifests", "stage_of"]
@@ -73,6 +74,13 @@ def _read(files: Files, owner: str, name: str) -> Manifest:
     return found
 
 
+def _places(up_to: Any) -> Any:
+    """The offsets of queues alone."""
+    if not isinstance(up_to, dict):
+        return up_to
+    return {name: value for name, value in up_to.items() if not name.startswith(META)}
+
+
 class Staging:
     """The sets of one query.
 
@@ -115,7 +123,8 @@ class Staging:
         """:raises StoreError: a checkpoint that was put back plans other batches than those that the archive holds."""
         held = int(there.removeprefix(_BATCH))
         known = self._manifest(there).get("upTo") if held == number else None
-        if held > number or (known is not None and up_to is not None and known != up_to):
+        differs = known is not None and up_to is not None and _places(known) != _places(up_to)
+        if held > number or differs:
             raise StoreError(
                 f"batch {number} is not the one that the archive has: the checkpoint was put back to an older state. "
                 f"Put the newer one back, or begin with a new checkpoint and startingOffsets that are upTo in "

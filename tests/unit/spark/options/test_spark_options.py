@@ -78,6 +78,11 @@ def test_names_of_the_scala_connector_keep_working() -> None:
             {"startingOffsets": '{"t":{"b":{"0":-3}}}'},
             r"startingOffsets.*-1 \(latest\) or -2.*queue 0 of t on b",
         ),
+        (
+            {"startingOffsets": '{"t":{"b":{"0":1}},"@others":"group"}'},
+            "startingOffsets.*earliest or latest for @others, not 'group'",
+        ),
+        ({"startingOffsets": '{"t":{"b":{"0":1}},"@others":[]}'}, r"earliest or latest for @others, not \[\]"),
         ({"startingOffsets": '{"t":5}'}, "startingOffsets.*5 stands where members, a broker of t each, belong"),
         ({"startingOffsets": "first"}, "startingOffsets is 'first': give earliest, latest, group or JSON"),
         ({"startingOffsets": "group"}, "startingOffsets=group needs the option groupId"),

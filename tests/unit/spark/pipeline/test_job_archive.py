@@ -238,8 +238,17 @@ def test_a_checkpoint_that_was_put_back_is_an_error(bench: Bench) -> None:
             bench.batch(number, "other", up_to=up_to)
     with pytest.raises(StoreError, match=r"upTo in .*/_rmq/query/batch-2\.json"):
         bench.batch(1, "other")
+    bench.batch(2, "2", up_to=2)
     assert bench.rows() == Counter("012")
     assert json.loads(bench.files.read("_rmq/query/batch-2.json"))["upTo"] == {"A": {"b": {"0": 2}}}
+
+
+def test_what_is_said_of_other_queues_is_no_other_batch(bench: Bench) -> None:
+    """Manifests of before do not say it."""
+    bench.staging.batch(0, {"A": {"b": {"0": 2}}}, lambda address: Lines(["x"]).parquet(f"{address}/{HOUR}"))
+    bench.start()
+    bench.staging.batch(0, {"A": {"b": {"0": 2}}, "@others": "earliest"}, lambda address: None)
+    assert bench.rows() == Counter("x")
 
 
 def test_what_a_checkpoint_says_of_a_batch(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -247,7 +256,7 @@ def test_what_a_checkpoint_says_of_a_batch(tmp_path: Path, caplog: pytest.LogCap
     for as_of in (7, 8):
         document = json.dumps(write_offsets({MessageQueue("A", "broker-a", 0): 5}, as_of))
         checkpoint.write("offsets/3", f'v1\n{{"batchWatermarkMs":0}}\n{document}')
-        assert planned_end(checkpoint, 3) == {"A": {"broker-a": {"0": 5}}}
+        assert planned_end(checkpoint, 3) == {"A": {"broker-a": {"0": 5}}, "@others": "earliest"}
     for other in ("", "v1\n{}\n-", 'v2\n{}\n{"0":"x"}', "v1\n{}\n[1]"):
         checkpoint.write("offsets/3", other)
         caplog.clear()

@@ -60,6 +60,9 @@ def test_a_group_or_offsets_say_where_to_begin(cluster: MemoryCluster) -> None:
     assert places(stream(cluster, startingOffsets="group", groupId="g").initial()) == [0, 7, 0]
     given = '{"t":{"broker-a":{"0":4,"1":-2}}, "@asOf": 1}'
     assert places(stream(cluster, startingOffsets=given).initial()) == [4, 0, 10], "as a stream begins where not named"
+    for word, place in (("earliest", 0), ("latest", 10)):
+        given = json.dumps({"t": {"broker-a": {"0": 4}}, "@others": word})
+        assert places(stream(cluster, startingOffsets=given).initial()) == [4, place, place]
     with pytest.raises(ConfigError, match="queue 9 of t on broker-a: it does not exist"):
         stream(cluster, startingOffsets='{"t":{"broker-a":{"9":4}}}').initial()
 
