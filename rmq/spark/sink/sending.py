@@ -314,7 +314,7 @@ class Sender:
                 and not messages[0].timed
             ):
                 size = len(messages[0].body)
-                refused += f"; the value has {size} bytes, within the option maxMessageSize ({self._options.max_body})"
+                refused += f" The value has {size} bytes, within the option maxMessageSize ({self._options.max_body})."
             raise RowRefused(refused)
         for message in messages:
             self._send_round([(queue, [message])])

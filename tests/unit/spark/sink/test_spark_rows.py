@@ -192,10 +192,10 @@ def test_a_refused_batch_names_the_row_that_is_meant(cluster: MemoryCluster) -> 
         return plain(broker, request, ext, items)
 
     cluster._store = picky  # type: ignore[method-assign]
-    said = r"row 17 is refused by broker-a: code 13 .*illegal; the value has 2 bytes, within .* maxMessageSize \(99\)"
+    said = r"row 17 is refused by broker-a: code 13 .*illegal.* The value has 2 bytes, within .* maxMessageSize \(99\)"
     with pytest.raises(RowRefused, match=said):
         send(cluster, {"value": [str(n) for n in range(40)]}, maxMessageSize="99")
-    with pytest.raises(RowRefused, match=r"row 0 is refused by broker-a: code 13 [^;]*illegal$"):
+    with pytest.raises(RowRefused, match=r"row 0 is refused by broker-a: code 13 .*illegal$"):
         send(cluster, {"value": ["17"], "deliverTimestamp": [1 << 42]})  # a time too far ahead has the same code
 
 
