@@ -419,7 +419,7 @@ class _Link(asyncio.Protocol):
         if exc is None or isinstance(exc, ConnectionResetError):
             why = "the master has closed the connection, or is gone: its log says why"
             if not self.read_ms:
-                why += "; it has sent nothing: is this the port where it listens for slaves, its listenPort + 1?"
+                why += ", or this is not the port where it listens for slaves, its listenPort + 1"
             exc = ConnectionResetError(why)
         self.end(exc)
 
