@@ -13,8 +13,9 @@ from rmq.broker.replication.master import Why
 from rmq.broker.replication.wire import report
 from rmq.broker.settings import BrokerSettings
 from rmq.broker.store.log.reader import Damage
+from rmq.broker.store.store import Store
 from rmq.remoting.tls import ServerTls, client_context
-from rmq.testing.simworld import SimOffload
+from rmq.testing.simworld import SimNode, SimOffload
 from tests.support.scenes.replication import SIZE, Pair, fill, log_bytes, pair, raw_slave
 from tests.support.scenes.store import found_keys, opened, snapshot
 from tests.support.virtual import eventually, in_virtual_time
@@ -422,6 +423,30 @@ async def test_logs_that_parted_are_not_joined_where_records_of_both_end_at_one_
         assert log_bytes(slave.store) == there
         assert slave.client.status().refused >= 2
         assert "have parted" in (slave.client.status().trouble or "")
+
+
+@in_virtual_time
+async def test_each_deletes_old_messages_by_itself_and_the_slave_follows_on() -> None:
+    async def deletes(node: SimNode, store: Store) -> None:
+        for file in store.log.segments[:-1]:
+            node.disk._entries[file.path].mtime_ms -= 73 * 3_600_000
+        store.retention.trigger()
+        await store.retention.run()
+
+    async with pair(ha_copy_from_first_file=True) as p:
+        fill(p.master, 90)
+        await caught_up(p)
+        slave = p.slaves[0]
+        await deletes(slave.node, slave.store)
+        assert (p.master.log.start, slave.store.log.start) == (0, 2 * SIZE)
+        fill(p.master, 90, 90)
+        await caught_up(p)
+        await deletes(p.master_node, p.master)
+        assert (p.master.log.start, slave.store.log.start) == (5 * SIZE, 2 * SIZE)
+        fill(p.master, 30, 180)
+        await caught_up(p)
+        assert log_bytes(slave.store, 5 * SIZE) == log_bytes(p.master)
+        assert slave.client.status().connections == 1
 
 
 def spoil(p: Pair) -> None:
