@@ -9,6 +9,7 @@ from collections.abc import Callable
 from rmq.broker.reserved import name_fault
 from rmq.broker.settings import BrokerSettings
 from rmq.broker.topics.metadata import MetadataFile
+from rmq.broker.topics.stored import without_bad_names
 from rmq.broker.topics.table import bumped
 from rmq.protocol import fastjson, names
 from rmq.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
@@ -208,7 +209,10 @@ class GroupTable:
         self.file.load(self._parse)
 
     def _parse(self, data: bytes) -> None:
-        table = SubscriptionGroupTable.of_file(data)
+        whole = SubscriptionGroupTable.file_object(data)
+        for member in ("subscriptionGroupTable", "forbiddenTable"):
+            whole = without_bad_names(whole, member, name_fault, self.file.path)
+        table = SubscriptionGroupTable.from_object(whole)
         for held in (self._groups, self._pretty, self._compact):
             held.clear()
         self._add_built_in_groups()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeVar
 
 from rmq.broker.groups.faults import group_config_fault, mode_fault
+from rmq.broker.reserved import name_fault
 from rmq.broker.topics.names import topic_config_fault
 from rmq.protocol.bodies.body import LENIENT_BYTES, read_json
 from rmq.protocol.bodies.group import SubscriptionGroupConfig
@@ -69,7 +70,7 @@ async def groups(table: Mapping[str, object]) -> tuple[dict[str, SubscriptionGro
     """Groups that this broker would make."""
 
     def fault(name: str, config: SubscriptionGroupConfig) -> str | None:
-        return group_config_fault(config) or _two_names(name, config.group_name)
+        return name_fault(name) or group_config_fault(config) or _two_names(name, config.group_name)
 
     return await _judged(table, SubscriptionGroupConfig.from_object, fault)
 
@@ -86,7 +87,13 @@ async def modes(
             continue
 
         def fault(group: str, mode: SetMessageRequestModeRequestBody, topic: str = topic) -> str | None:
-            return mode_fault(mode) or _two_names(topic, mode.topic) or _two_names(group, mode.consumer_group)
+            return (
+                name_fault(topic)
+                or name_fault(group)
+                or mode_fault(mode)
+                or _two_names(topic, mode.topic)
+                or _two_names(group, mode.consumer_group)
+            )
 
         good, bad = await _judged(of_groups, SetMessageRequestModeRequestBody.from_object, fault)
         if good:

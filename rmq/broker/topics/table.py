@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from rmq.broker.settings import BrokerSettings
 from rmq.broker.topics.metadata import MetadataFile
 from rmq.broker.topics.names import topic_name_fault
+from rmq.broker.topics.stored import stored_topic_fault, without_bad_names
 from rmq.protocol import fastjson, names
 from rmq.protocol.bodies.topic import DataVersion, TopicConfig, TopicConfigTable
 from rmq.protocol.codes import ResponseCode
@@ -244,7 +245,7 @@ class TopicTable:
         if existing is not None:
             return existing
         if topic_name_fault(topic) is not None:
-            log.warning("%s cannot be a topic's name: it is not created", topic)
+            self._notes.say(log.warning, "%s cannot be a topic's name: it is not created", topic)
             return None
         config = _config(topic, queues, perm, sys_flag)
         self._keep(config)
@@ -384,7 +385,10 @@ class TopicTable:
         self.file.load(self._parse)
 
     def _parse(self, data: bytes) -> None:
-        table = TopicConfigTable.of_file(data)
+        whole = TopicConfigTable.file_object(data)
+        table = TopicConfigTable.from_object(
+            without_bad_names(whole, "topicConfigTable", stored_topic_fault, self.file.path)
+        )
         for held in (self._topics, self._pretty, self._compact):
             held.clear()
         self._add_system_topics()

@@ -348,10 +348,18 @@ class Body:
 
         :raises BodyError: as of :meth:`decode`, or it has members, and none of them is a table of this body.
         """
+        return cls.from_object(cls.file_object(data))
+
+    @classmethod
+    def file_object(cls, data: bytes) -> object:
+        """The JSON of such a file, for those who look at its entries before they are read.
+
+        :raises BodyError: it is no JSON, or that of another kind of file.
+        """
         value = read_json(data, cls.__name__, LENIENT_BYTES, bare=cls._bare)
         if isinstance(value, dict) and value and cls._tables.isdisjoint(value):
             raise BodyError(f"{cls.__name__}: it is a file of another kind, without {' or '.join(sorted(cls._tables))}")
-        return cls.from_object(value)
+        return value
 
 
 @dataclass_transform(field_specifiers=(member,))
