@@ -164,7 +164,10 @@ async def delete_acl_config(
     whole(await admin.delete_account(targets, access_key), f"delete the account {access_key}")
     return out.done(
         {"accessKey": access_key, "brokers": targets},
-        [f"delete plain access config account from {address} success." for address in targets],
+        [
+            *(f"delete plain access config account from {address} success." for address in targets),
+            f"account's accesskey is:{access_key}",
+        ],
     )
 
 
@@ -183,13 +186,16 @@ async def cluster_acl_config_version(admin: AdminClient, out: Output, broker: st
             files = {"": one.acl_config_data_version}
         rows += [(*named, path, version) for path, version in files.items()]
 
+    of_broker = broker is not None  # Java's tool prints the titles for a cluster alone
+
     def classic() -> Iterator[str]:
         columns = "{:<16}  {:<22}  {:<22}  {:<20}  {:<22}  {:<22}".format
-        yield columns(*("#Cluster Name", "#Broker Name", "#Broker Addr"),
-                      *("#AclFilePath", "#AclConfigVersionNum", "#AclLastUpdateTime"))  # fmt: skip
+        if not of_broker:
+            yield columns(*("#Cluster Name", "#Broker Name", "#Broker Addr"),
+                          *("#AclFilePath", "#AclConfigVersionNum", "#AclLastUpdateTime"))  # fmt: skip
         for cluster, name, address, path, version in rows:
             yield columns(cluster, name, address, path, version.counter, seconds(version.timestamp))
-        yield f"get {len({address for _, _, address, *_ in rows})} broker(s)' plain access config version success."
+        yield f"get {'broker' if of_broker else 'cluster'}'s plain access config version success."
 
     return out.rows(
         [{"cluster": one, "brokerName": name, "brokerAddr": address, "file": path, "version": version.counter,
