@@ -104,6 +104,9 @@ def invoke(command: click.Command, name: str, args: Sequence[str] | None = None)
     A command returns its exit code or None. What it raises is one line on standard error, without a stack trace.
     One that has more kinds of failures has a method ``failure(error)``, which gives the line and the code.
     """
+    for stream in ("stdout", "stderr"):
+        if getattr(sys, stream) is None:  # the file was closed when we were started: nobody wants to read it
+            setattr(sys, stream, open(os.devnull, "w"))  # noqa: SIM115
     if os.environ.get(f"_{name.upper()}_COMPLETE"):
         importlib.import_module("rmq.cli.completion.shells")  # a shell asks: these answer
     try:

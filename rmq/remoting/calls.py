@@ -230,7 +230,7 @@ class Calls:
                 done, self._of_peer(ConnectFailed, f"takes no request: this one waited {timeout:g} s, and was not sent")
             )
         else:
-            self._tell(done, self._of_peer(RequestTimeout, f"no answer in {round(timeout, 3):g} s"))
+            self._tell(done, self._of_peer(RequestTimeout, f"no answer in {float(f'{timeout:.3g}'):g} s"))
         if not self.inbound and not self.closed:
             self._look_whether_heard(timeout)
 

@@ -274,7 +274,7 @@ class RemotingClient:
             async with patience.timeout(timeout):
                 return await self.connection(addr)
         except TimeoutError:
-            raise _not_reached(addr, f"no answer in {round(timeout, 3):g} s") from None
+            raise _not_reached(addr, f"no answer in {float(f'{timeout:.3g}'):g} s") from None
 
     def call(self, addr: str, command: Command, timeout: float, done: Done) -> None:
         """Ask without waiting: ``done`` is told once how it ended, an answer or an error of :meth:`request`.

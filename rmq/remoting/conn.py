@@ -34,6 +34,15 @@ _PORT = Struct(">i")
 _MOST_CHUNKS = 512
 #: ``_need`` of a connection whose first byte has not come.
 _FIRST = -1
+#: How others begin whom people connect with us by mistake.
+_OTHERS = {b"HTTP": "HTTP", b"GET ": "HTTP", b"POST": "HTTP", b"HEAD": "HTTP", b"PUT ": "HTTP", b"PRI ": "HTTP/2",
+           b"SSH-": "SSH"}  # fmt: skip
+
+
+def _spoken(length: int) -> str | None:
+    """What else speaks so that its first four bytes are this length of a frame."""
+    first = length.to_bytes(4, "big")
+    return "TLS" if first[:2] in (b"\x15\x03", b"\x16\x03") else _OTHERS.get(first)
 
 
 class Conn(Outgoing, asyncio.Protocol):
@@ -295,6 +304,8 @@ class Conn(Outgoing, asyncio.Protocol):
         signed = length - (1 << 32) if length >= 1 << 31 else length
         if length > self._max_length or length < 4 or head is None:
             why = f"a frame of length {signed} (4 to {self._max_length} are allowed)"
+            if (other := _spoken(length)) is not None:
+                why = f"it speaks {other}" if self.inbound else f"it speaks {other}: this is no port of RocketMQ's"
         elif head > 0x1FFFFFF:
             why = f"unknown serialize type {head >> 24}"
         elif (head & 0xFFFFFF) + 4 > length:

@@ -30,6 +30,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 import functools
+import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
@@ -69,6 +70,8 @@ _SECONDS = 2.5
 #: How the command reaches the cluster: options of every client.
 _OPTIONS = f"{__name__}.options"
 
+_UNSAID = logging.NullHandler()
+
 P = ParamSpec("P")
 B = TypeVar("B")
 L = TypeVar("L", bound=Body)
@@ -83,6 +86,8 @@ def admin_command(name: str, *options: Callable[[Any], Any]) -> Callable[[Work[P
         def run(**given: Any) -> int:
             ctx = click.get_current_context()
             _refuse_empty(ctx)
+            # What it finds wrong with a connection is said in the line of the failure.
+            logging.getLogger("rmq.remoting").addHandler(_UNSAID)
             words = {one: given.pop(one) for one in _WORDS if one in given}
             form = Output("json" if words["json"] else words["output"]).form
             options: dict[str, Any] = {
