@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from rmq.cli.doctor.finding import Finding
+from rmq.cli.finding import Finding, judged
 from rmq.protocol.bodies.cluster import ClusterInfo
 from rmq.protocol.bodies.replica import HARuntimeInfo
 
@@ -63,7 +63,7 @@ def of_cluster(cluster: Cluster) -> Iterator[Finding]:
     """Everything that can be seen from what the servers say, name servers first."""
     yield from _name_servers(cluster)
     if not cluster.brokers and any(isinstance(said, ClusterInfo) for said in cluster.name_servers.values()):
-        yield Finding(
+        yield judged(
             True, "cluster", "no broker is registered", "start one, with namesrvAddr set to these name servers"
         )
     for broker in cluster.brokers:
@@ -77,7 +77,7 @@ def _name_servers(cluster: Cluster) -> Iterator[Finding]:
     for address, said in cluster.name_servers.items():
         if isinstance(said, str):
             do = "start it, or take it out of the list of name servers: clients wait for it each time"
-            yield Finding(True, f"name server {address}", said, do)
+            yield judged(True, f"name server {address}", said, do)
         else:
             table = said.broker_addr_table
             known[address] = {f"{name}/{id_}" for name, data in table.items() for id_ in data.broker_addrs}
@@ -86,7 +86,7 @@ def _name_servers(cluster: Cluster) -> Iterator[Finding]:
         if without:
             what = f"it does not know {broker}, which others know"
             do = "namesrvAddr of that broker names every name server? A broker registers every 30 s: look again"
-            yield Finding(True, f"name server {', '.join(without)}", what, do)
+            yield judged(True, f"name server {', '.join(without)}", what, do)
 
 
 def _broker(broker: Broker) -> Iterator[Finding]:
@@ -95,27 +95,25 @@ def _broker(broker: Broker) -> Iterator[Finding]:
         what = f"name servers send clients to {broker.address}, and it does not answer: {broker.error}"
         local = "127." in host[:4] or host == "localhost"
         why = "that address is this machine's own for everybody" if local else "clients may not reach it either"
-        yield Finding(True, broker.where, what, f"{why}: see that it runs, and that brokerIP1 is an address they reach")
+        yield judged(True, broker.where, what, f"{why}: see that it runs, and that brokerIP1 is an address they reach")
         return
     number = _Numbers(broker.figures)
     ratio = number("commitLogDiskRatio")
     if ratio >= _DISK_LOOK:
         what = f"its disk is {ratio:.0%} full"
         do = "make room, or keep messages for less time (fileReservedTime): it refuses sends when it is full"
-        yield Finding(ratio >= _DISK_WRONG, broker.where, what, do)
+        yield judged(ratio >= _DISK_WRONG, broker.where, what, do)
     if (wait := number("sendThreadPoolQueueHeadWaitTimeMills")) > _SEND_WAIT:
         what = f"its oldest send has waited {wait:.0f} ms"
-        yield Finding(True, broker.where, what, "it takes less than producers send: spread the topic over more brokers")
+        yield judged(True, broker.where, what, "it takes less than producers send: spread the topic over more brokers")
     if (behind := number("dispatchBehindBytes")) > _MUCH:
         what = f"{behind / (1 << 20):.0f} MiB of its log are in no queue yet, so nobody can consume them"
-        yield Finding(False, broker.where, what, "it works this off after a start; if it grows, look at its disk")
+        yield judged(False, broker.where, what, "it works this off after a start; if it grows, look at its disk")
     if (failed := number("putMessageFailedTimes")) > 0:
-        yield Finding(False, broker.where, f"{failed:.0f} messages were not stored since its start", "its log says why")
+        yield judged(False, broker.where, f"{failed:.0f} messages were not stored since its start", "its log says why")
     if broker.settings.get("brokerPermission", "6") not in ("6", "7"):
         what = f"brokerPermission={broker.settings['brokerPermission']}: it is closed for sends or for reads"
-        yield Finding(
-            False, broker.where, what, "6 opens it again: mqadmin updateBrokerConfig -k brokerPermission -v 6"
-        )
+        yield judged(False, broker.where, what, "6 opens it again: mqadmin updateBrokerConfig -k brokerPermission -v 6")
 
 
 def _sets(brokers: list[Broker]) -> Iterator[Finding]:
@@ -127,13 +125,13 @@ def _sets(brokers: list[Broker]) -> Iterator[Finding]:
         master = next((one for one in members if one.id == 0), None)
         if master is None:
             what = "its master is away: nothing is sent to this set, and consumers read from its slaves at best"
-            yield Finding(True, name, what, "start the master, or promote a slave (docs/replication.md)")
+            yield judged(True, name, what, "start the master, or promote a slave (docs/replication.md)")
             continue
         replicas = master.replicas
         slaves = len(members) - 1
         if master.settings.get("brokerRole") == "SYNC_MASTER" and not slaves:
             what = "a SYNC_MASTER without a slave: each message is stored once, and SLAVE_NOT_AVAILABLE says so"
-            yield Finding(True, master.where, what, "start its slave, or set brokerRole=ASYNC_MASTER")
+            yield judged(True, master.where, what, "start its slave, or set brokerRole=ASYNC_MASTER")
         if replicas is None:
             continue
         for one in replicas.ha_connection_info:
@@ -141,10 +139,10 @@ def _sets(brokers: list[Broker]) -> Iterator[Finding]:
             if one.diff > _MUCH or not one.in_sync or late >= _LATE:
                 since = f" and {late} s" if late else ""
                 what = f"its slave at {one.addr} is {one.diff / (1 << 20):.0f} MiB{since} behind"
-                yield Finding(not one.in_sync, master.where, what, "mqadmin haStatus shows whether it catches up")
+                yield judged(not one.in_sync, master.where, what, "mqadmin haStatus shows whether it catches up")
         if slaves > len(replicas.ha_connection_info):
             what = f"{slaves} slaves are registered, and {len(replicas.ha_connection_info)} copy from it"
-            yield Finding(True, master.where, what, "the slave's log says why it does not (mqadmin haStatus)")
+            yield judged(True, master.where, what, "the slave's log says why it does not (mqadmin haStatus)")
 
 
 def _agreement(brokers: list[Broker]) -> Iterator[Finding]:
@@ -154,7 +152,7 @@ def _agreement(brokers: list[Broker]) -> Iterator[Finding]:
             versions.setdefault(version, []).append(broker.name)
     if len(versions) > 1:
         told = "; ".join(f"{version}: {', '.join(sorted(set(names)))}" for version, names in sorted(versions.items()))
-        yield Finding(False, "cluster", f"brokers are of several versions ({told})", "finish the upgrade")
+        yield judged(False, "cluster", f"brokers are of several versions ({told})", "finish the upgrade")
     for key, why in _ALIKE.items():
         values: dict[str, list[str]] = {}
         for broker in brokers:
@@ -162,7 +160,7 @@ def _agreement(brokers: list[Broker]) -> Iterator[Finding]:
                 values.setdefault(broker.settings[key], []).append(broker.name)
         if len(values) > 1:
             told = "; ".join(f"{value!r} on {', '.join(sorted(names))}" for value, names in sorted(values.items()))
-            yield Finding(False, "cluster", f"{key} differs ({told}): {why}", "set it alike on all masters")
+            yield judged(False, "cluster", f"{key} differs ({told}): {why}", "set it alike on all masters")
 
 
 class _Numbers:

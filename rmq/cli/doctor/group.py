@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from rmq.cli.doctor.finding import Finding
+from rmq.cli.finding import Finding, judged
 from rmq.protocol.bodies.running import ConsumerRunningInfo
 from rmq.protocol.bodies.stats import ConsumeStats
 from rmq.protocol.names import is_retry_topic
@@ -68,23 +68,23 @@ def of_group(group: Group) -> Iterator[Finding]:
     """Everything that can be seen, the cause before what follows from it."""
     if group.closed:
         what = f"{', '.join(group.closed)} let nobody of it consume (consumeEnable=false)"
-        yield Finding(True, group.name, what, f"mqadmin updateSubGroup -g {group.name} -s true opens it")
+        yield judged(True, group.name, what, f"mqadmin updateSubGroup -g {group.name} -s true opens it")
     if not group.online:
         yield from _nobody(group)
     for difference in group.differences:
         what = f"its members subscribe different things, and get what others filtered away or nothing: {difference}"
-        yield Finding(True, group.name, what, "give every member the same subscriptions, or another group")
+        yield judged(True, group.name, what, "give every member the same subscriptions, or another group")
     for name, info in group.online.items():
         if isinstance(info, str):
             what = f"its member {name} does not say how it is: {info}"
-            yield Finding(False, group.name, what, "does it hang? mqadmin consumerStatus -s shows stacks of others")
+            yield judged(False, group.name, what, "does it hang? mqadmin consumerStatus -s shows stacks of others")
     yield from _queues(group)
     for name, member in group.infos.items():
         yield from _member(group, name, member)
     yield from _rates(group)
     if group.dead:
         what = f"{group.dead} messages are in %DLQ%{group.name}: their listeners gave up"
-        yield Finding(
+        yield judged(
             False, group.name, what, f"rmq consume '%DLQ%{group.name}' shows them, rmq replay sends them again"
         )
 
@@ -92,10 +92,10 @@ def of_group(group: Group) -> Iterator[Finding]:
 def _nobody(group: Group) -> Iterator[Finding]:
     if (lag := group.lag()) > 0:
         what = f"nobody is online, and {lag} messages wait"
-        yield Finding(True, group.name, what, "start its members; are they in this cluster, and is the name the same?")
+        yield judged(True, group.name, what, "start its members; are they in this cluster, and is the name the same?")
     else:
         what = f"it is {group.state or 'offline'}: no member is online"
-        yield Finding(False, group.name, what, "nothing waits for it; mqadmin deleteSubGroup removes it")
+        yield judged(False, group.name, what, "nothing waits for it; mqadmin deleteSubGroup removes it")
 
 
 def _queues(group: Group) -> Iterator[Finding]:
@@ -108,7 +108,7 @@ def _queues(group: Group) -> Iterator[Finding]:
     )
     if gone:
         what = f"{gone} messages were deleted before it consumed them"
-        yield Finding(True, group.name, what, "brokers keep messages for fileReservedTime hours: keep them longer")
+        yield judged(True, group.name, what, "brokers keep messages for fileReservedTime hours: keep them longer")
     infos = group.infos
     if group.broadcasting or len(infos) < len(group.online) or not infos:
         return
@@ -126,11 +126,11 @@ def _queues(group: Group) -> Iterator[Finding]:
     if orphans:
         what = f"nobody has {_names(orphans)}, where messages wait"
         do = "after members came or went this lasts 20 s at most; else do all members see the same name servers?"
-        yield Finding(True, group.name, what, do)
+        yield judged(True, group.name, what, do)
     for queue, names in sorted(owners.items()):
         if len(names) > 1:
             what = f"{', '.join(names)} have the same queue, {queue.broker_name}/{queue.queue_id} of {queue.topic}"
-            yield Finding(
+            yield judged(
                 True, group.name, what, "give members names of their own (instance_name), or wait for a rebalance"
             )
     for topic in sorted({queue.topic for queue in table} - popping):
@@ -139,7 +139,7 @@ def _queues(group: Group) -> Iterator[Finding]:
             what = (
                 f"{len(infos)} members share the {queues} queues of {topic}: {len(infos) - queues} of them get nothing"
             )
-            yield Finding(False, group.name, what, f"mqadmin updateTopic -t {topic} -r ... -w ... gives it more queues")
+            yield judged(False, group.name, what, f"mqadmin updateTopic -t {topic} -r ... -w ... gives it more queues")
 
 
 def _member(group: Group, name: str, info: ConsumerRunningInfo) -> Iterator[Finding]:
@@ -156,12 +156,10 @@ def _member(group: Group, name: str, info: ConsumerRunningInfo) -> Iterator[Find
         what = f"{name} has finished nothing of {queue.broker_name}/{queue.queue_id} of {queue.topic} for {seconds} s"
         do = f"its listener hangs or fails at offset {offset}, and in an orderly queue the rest waits behind that"
         stacks = f"mqadmin consumerStatus -g {group.name} -i {name} -s"
-        yield Finding(True, group.name, what, f"{do}: see its log, or its stacks with {stacks}")
+        yield judged(True, group.name, what, f"{do}: see its log, or its stacks with {stacks}")
     if silent:
         what = f"{name} has pulled nothing from {_names(silent)} for two minutes"
-        yield Finding(
-            True, group.name, what, "it is suspended, its process stands still, or it cannot reach the broker"
-        )
+        yield judged(True, group.name, what, "it is suspended, its process stands still, or it cannot reach the broker")
 
 
 def _rates(group: Group) -> Iterator[Finding]:
@@ -176,7 +174,7 @@ def _rates(group: Group) -> Iterator[Finding]:
     for topic, (ok, failed, took) in sorted(done.items()):
         if failed > _NOTHING and failed > _FAILING * (ok + failed):
             what = f"its listeners fail for {failed:.1f} messages of {topic} a second, and finish {ok:.1f}"
-            yield Finding(
+            yield judged(
                 True, group.name, what, "their logs say why; what fails comes again later, 16 times by default"
             )
         arriving = group.arriving.get(topic, 0.0)
@@ -185,7 +183,7 @@ def _rates(group: Group) -> Iterator[Finding]:
             what = (
                 f"{arriving:.1f} messages of {topic} come a second, and its members finish {ok:.1f}, {took:.0f} ms each"
             )
-            yield Finding(False, group.name, f"{what}; {lag} wait", "a faster listener, more threads, more members")
+            yield judged(False, group.name, f"{what}; {lag} wait", "a faster listener, more threads, more members")
 
 
 def _names(queues: list[MessageQueue]) -> str:

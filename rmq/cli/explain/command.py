@@ -9,11 +9,11 @@ from collections.abc import Iterator
 import click
 
 from rmq.cli.doctor.command import group_of
-from rmq.cli.doctor.finding import Finding
 from rmq.cli.doctor.group import Group
 from rmq.cli.doctor.group import of_group as findings_of
 from rmq.cli.explain.facts import due_of, facts_of, found, groups_of, levels_of, real_topic
 from rmq.cli.explain.story import Told, ago, clock, of_group
+from rmq.cli.finding import Finding
 from rmq.cli.mqadmin.failures import NotFound
 from rmq.cli.mqadmin.session import AdminClient, Output, admin_command
 from rmq.cli.mqadmin.text import plain

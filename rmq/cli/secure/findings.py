@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 
 from rmq.auth.addresses import AddressPattern
 from rmq.auth.plain_acl import Account, PlainFile
 from rmq.auth.settings import AclSettings
 from rmq.broker.settings import BrokerSettings
+from rmq.cli.finding import Finding
 from rmq.cli.secure.hosts import everybody, is_address, on_this_machine
 from rmq.remoting.tls import TlsMode
 
@@ -27,27 +27,6 @@ _SWITCHES = {
 }
 _SHORT = 16
 _WHOLE_LOG = "whoever reaches it is sent the commit log: every message of every topic"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that is open.
-
-    :param where: a file, or an address. :param close: what to do.
-    """
-
-    where: str
-    what: str
-    why: str
-    close: str
-
-    def line(self) -> str:
-        """All of it in one line."""
-        return f"{self.where}: {self.what}: {self.why}; {self.close}"
-
-    def table(self) -> dict[str, str]:
-        """For JSON."""
-        return asdict(self)
 
 
 def of_settings(where: str, settings: AclSettings) -> Iterator[Finding]:

@@ -173,4 +173,4 @@ async def _settings(
         return found, True
     # Java does not tell how it speaks TLS, what was tried has to do; and it cannot close its HA port.
     found = [one for one in found if "tls." not in one.what and "certificate" not in one.what]
-    return [replace(one, close=_JAVAS_HA) if "HA port" in one.what else one for one in found], False
+    return [replace(one, do=_JAVAS_HA) if "HA port" in one.what else one for one in found], False

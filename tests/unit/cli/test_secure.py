@@ -355,7 +355,7 @@ def test_the_exit_code_and_json_tell_programs(tmp_path: Path, capsys: pytest.Cap
     )
     assert invoke(command, "rmq", ["secure", "check", "--json", str(tmp_path / "s")]) == 1
     [told] = json.loads(capsys.readouterr().out)
-    assert set(told) == {"where", "what", "why", "close"}
+    assert set(told) == {"where", "what", "why", "do"}
     for arguments, said in (
         ([], "what is to be looked at"),
         ([str(tmp_path)], "neither namesrv.properties nor broker.properties is in it"),
