@@ -350,7 +350,10 @@ class ClientInstance:
             if self._tasks is None or self._tasks.closed:
                 done(ConnectFailed(f"{address}: the client is shut down"))
             else:
-                self._tasks.spawn(self._submit_later(address, data, opaque, timeout, done), f"connect {address}")
+                task = self._tasks.spawn(self._submit_later(address, data, opaque, timeout, done), f"connect {address}")
+                shut_down = ConnectFailed(f"{address}: the client is shut down")
+                # Not by the task: one that is cancelled before it begins says nothing.
+                task.add_done_callback(lambda ended: done(shut_down) if ended.cancelled() else None)
             return
         try:
             conn.call_frame(data, opaque, timeout, done)
@@ -366,9 +369,6 @@ class ClientInstance:
             conn.call_frame(data, opaque, left_for_answer(timeout, clock.monotonic() - began), done)
         except TimeoutError:
             done(ConnectFailed(f"connect to {address} failed: no answer in {timeout:g} s").about(address=address))
-        except asyncio.CancelledError:
-            done(ConnectFailed(f"{address}: the client is shut down"))
-            raise
         except Exception as error:
             done(error)
 

@@ -290,7 +290,10 @@ class RemotingClient:
         elif self._closed or self._endpoint.tasks.closed:
             done(ConnectFailed(f"{addr}: the client is closed").about(address=addr))
         else:
-            self._endpoint.tasks.spawn(self._call_later(addr, command, timeout, done), f"call {addr}")
+            task = self._endpoint.tasks.spawn(self._call_later(addr, command, timeout, done), f"call {addr}")
+            closed = ConnectFailed(f"{addr}: the client is closed").about(address=addr)
+            # Not by the task: one that is cancelled before it begins says nothing.
+            task.add_done_callback(lambda ended: done(closed) if ended.cancelled() else None)
 
     async def _call_later(self, addr: str, command: Command, timeout: float, done: Done) -> None:
         answer: Command | Exception
@@ -298,9 +301,6 @@ class RemotingClient:
             answer = await self.request(addr, command, timeout)
         except Exception as error:
             answer = error
-        except asyncio.CancelledError:
-            done(ConnectFailed(f"{addr}: the client is closed").about(address=addr))
-            raise
         done(answer)
 
     async def oneway(self, addr: str, command: Command, timeout: float = 3.0, turn: Turn | None = None) -> None:

@@ -8,7 +8,10 @@ import pytest
 
 from rmq.aio import Message, MessageExt, MessageQueue, Producer, PullConsumer, PushConsumer
 from rmq.client.instance import instances_of
-from rmq.protocol.errors import ClientError, RMQError
+from rmq.protocol import frame
+from rmq.protocol.codes import RequestCode
+from rmq.protocol.command import Command
+from rmq.protocol.errors import ClientError, ConnectFailed, RMQError
 from tests.support.scenes.client import Scene, scene
 from tests.support.virtual import eventually, in_virtual_time
 
@@ -114,6 +117,26 @@ async def test_a_send_that_meets_the_shutdown_fails_and_is_not_cancelled() -> No
         await producer.shutdown()
         with pytest.raises(RMQError):
             await sending
+
+
+@pytest.mark.parametrize("asked", ["submit", "call"])
+@in_virtual_time
+async def test_a_request_that_meets_the_end_before_it_has_begun_is_told_of_it(asked: str) -> None:
+    """A thread that sends would wait for its answer, and be told that the loop stands still."""
+    async with scene() as s:
+        producer = Producer("other", namesrv=s.cluster.namesrv_addr, world=s.cluster.world)
+        await producer.start()
+        instance, told = producer._client, list[Command | Exception]()
+        command = Command.request(RequestCode.GET_BROKER_RUNTIME_INFO)
+        tasks = instance._tasks if asked == "submit" else instance.remoting._endpoint.tasks
+        assert tasks is not None
+        if asked == "submit":
+            instance.submit(s.cluster.broker_addr, frame.encode(command), 1, 3.0, told.append)
+        else:
+            instance.remoting.call(s.cluster.broker_addr, command, 3.0, told.append)
+        await tasks.close()
+        assert [type(one) for one in told] == [ConnectFailed]
+        await producer.shutdown()
 
 
 @in_virtual_time
