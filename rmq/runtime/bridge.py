@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from rmq.protocol.errors import ClientError
 from rmq.runtime.aside import logger
+from rmq.runtime.callbacks import Callbacks
 from rmq.runtime.pool import Post
 from rmq.runtime.world import Pool
 
@@ -71,7 +72,7 @@ class Bridge(ABC):
         self._descriptors: dict[object, Callable[[], list[int]]] = {}
         #: Why no call can be made any more.
         self._stopped = ""
-        self._callbacks: Pool | None = None
+        self._callbacks: Callbacks | None = None
 
     #: The loop runs by itself, whether anybody waits or not.
     runs = True
@@ -158,10 +159,10 @@ class Bridge(ABC):
         waiter.result = result
         self.release(waiter)
 
-    def callbacks(self) -> Pool:
-        """Two threads for callbacks of asynchronous calls. On the loop only."""
+    def callbacks(self) -> Callbacks:
+        """The threads for callbacks of asynchronous calls. On the loop only."""
         if self._callbacks is None:
-            self._callbacks = self._pool(2, "rmq-callback")
+            self._callbacks = Callbacks(self._pool)
         return self._callbacks
 
     def spawn(self, coro: Coroutine[Any, Any, Any], finish: Callable[[Any], object]) -> None:

@@ -133,7 +133,8 @@ class Producer(ProducerMirror):
         It waits for its turn, though, while as many are under way as ``back_pressure_for_async_send_num`` and
         ``..._size`` say.
 
-        :param callback: called with the future when it is done, on one of two threads kept for that.
+        :param callback: called with the future when it is done, on one of two threads kept for that, or, while
+            such calls take over a second, on others.
         :param timeout: from when its turn has come, see :meth:`send`.
         :raises ClientError: the message cannot be sent as it is.
         :raises TooManyRequests: its turn did not come, because nothing before it was answered for ``timeout``.
@@ -220,7 +221,8 @@ class Producer(ProducerMirror):
     ) -> Future[MessageExt]:
         """:meth:`request` without waiting: a future of the reply.
 
-        :param callback: called with the future when it is done, on one of two threads kept for that.
+        :param callback: called with the future when it is done, on one of two threads kept for that, or, while
+            such calls take over a second, on others.
         """
         client = self._alive()
         made = self._bridge_now()
