@@ -73,6 +73,8 @@ def test_two_members_of_one_queue() -> None:
 
 
 def test_a_queue_that_changes_hands_and_back_has_had_one_member() -> None:
+    back = [line(2 + at / 4, "given", 7, "b" if at < 40 else "a") for at in range(44)]
+    assert faults([*consumed(), *back], overlap=0.1) == []
     assert faults([*consumed(), line(10, "given", 7, "a"), line(20, "given", 7, "b")], overlap=0.1) == []
 
 

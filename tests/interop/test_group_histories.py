@@ -19,7 +19,7 @@ from tests.support.kills.members import Churn
 from tests.support.peers import Cluster, ToolMissing, skip_or_fail
 
 #: Seconds that two members may have one queue: intervals are a second here, and a machine under load takes its time.
-OVERLAP = 8.0
+OVERLAP = 5.0
 KINDS = {"mixed": ("java", "python"), "java": ("java",), "python": ("python", "python-blocking")}
 
 

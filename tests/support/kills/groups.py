@@ -91,22 +91,26 @@ def judge_group(
 def _one_owner(queue: str, items: list[Line], overlap: float, verdict: Verdict) -> None:
     """Two members are given messages of one queue by turns for no longer than a change of the group takes."""
     seen: dict[str, int] = {}
-    since = 0
-    longest = 0
+    since = longest = 0
+    whose = last = ""
     for line in items:
         now, member = line["t"], line["proc"]
         others = [at for other, at in seen.items() if other != member and now - at < _LEFT * _SECOND]
-        came_back = member in seen and others and any(at > seen[member] for at in others)
+        mine = seen.get(member, -_SECOND)
         if not others:
             since = 0
-        elif came_back:
-            since = since or seen[member]
-            longest = max(longest, now - since)
-        verdict.counts["changes of owner"] += bool(others) and member not in seen
+        elif now - mine < _LEFT * _SECOND and max(others) > mine:  # it is back after another one
+            since = since or mine
+            if now - since > longest:
+                longest = now - since
+                near = [other for other, at in seen.items() if now - at < _LEFT * _SECOND]
+                whose = f"{' and '.join(sorted({member, *near}))}, up to offset {line['offset']}"
+        verdict.counts["changes of owner"] += bool(seen) and member != last
         seen[member] = now
+        last = member
     verdict.counts["longest overlap, ms"] = max(verdict.counts["longest overlap, ms"], longest // 1_000_000)
     if longest > overlap * _SECOND:
-        verdict.fault("one owner", f"{queue} had two members for {longest / _SECOND:.1f} s")
+        verdict.fault("one owner", f"{queue} had two members for {longest / _SECOND:.1f} s: {whose}")
 
 
 def _in_order(queue: str, items: list[Line], done: Mapping[int, int], verdict: Verdict) -> None:
