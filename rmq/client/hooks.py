@@ -7,6 +7,7 @@ goes on as if it were not there; but for ``check_send``, which raises to refuse.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
@@ -30,8 +31,9 @@ T = TypeVar("T")
 
 #: How long what is not a send waits for a hook.
 _SECONDS = 3.0
-#: What a hook may raise without ending more than itself: its sys.exit() is not the loop's.
-_FAILS = (Exception, SystemExit)
+#: What a hook may raise before a send without ending more than itself: on the thread that waits a
+#: Ctrl-C is for who waits. Elsewhere nothing that a hook raises is anybody else's.
+_FAILS = (Exception, SystemExit, asyncio.CancelledError, GeneratorExit)
 #: Letters of a property that a hook adds: a message holds 32,767 bytes of all of them.
 _MOST_EXTRA = 4_096
 
@@ -193,7 +195,11 @@ class Hooks:
                 error = ClientError(f"{_name(check)} refuses the message: {told(refused)}")
                 error.__cause__ = refused
                 return error
-        self._each(self._before_send, context)
+        for method in self._before_send:
+            try:
+                method(context)
+            except _FAILS as error:
+                self._failed(method, error)
         return context
 
     def end_send(self, context: SendHookContext, outcome: SendResult | Exception | None) -> None:
@@ -221,7 +227,7 @@ class Hooks:
                 break
             try:
                 kept = {id(message) for message in leave(queue, tuple(messages))}
-            except _FAILS as error:
+            except BaseException as error:
                 self._failed(leave, error)
             else:
                 messages = [message for message in messages if id(message) in kept]
@@ -246,7 +252,7 @@ class Hooks:
         for method in methods:
             try:
                 method(context)
-            except _FAILS as error:
+            except BaseException as error:
                 self._failed(method, error)
 
     def _failed(self, method: Callable[..., Any], error: BaseException) -> None:
@@ -294,7 +300,7 @@ class _Requests(RemotingHook):
         def call() -> None:
             try:
                 method(addr, *what)
-            except _FAILS as error:
+            except BaseException as error:
                 log.error("%s raised for a request to %s, and is passed over", _name(method), addr, exc_info=error)
 
         if self._hook.quick:

@@ -146,6 +146,8 @@ async def view_message(instance: ClientInstance, offset_msg_id: str, timeout: fl
     :raises ClientError: the text is no offset id. :raises ResponseError: there is no such message.
     """
     try:
+        if not isinstance(offset_msg_id, str):
+            raise TypeError
         host, port, offset = ids.decode_offset_msg_id(offset_msg_id)
     except (RMQError, ValueError, TypeError) as error:
         raise ClientError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -236,3 +237,44 @@ async def test_what_hooks_let_go_along_reaches_the_listener_and_leaves_the_messa
         for message in seen:
             assert (message.properties["trace"], message.properties["own"]) == ("7", "mine")
             assert "a" not in message.properties
+
+
+class Own(BaseException):
+    """Of the application's own."""
+
+
+@pytest.mark.parametrize("raised", [Own(), SystemExit(3), asyncio.CancelledError(), GeneratorExit(), StopIteration()])
+@in_virtual_time
+async def test_whatever_a_quick_hook_raises_costs_it_alone(raised: BaseException) -> None:
+    """It is called on the loop, between the answers to others."""
+    called: set[str] = set()
+
+    class Raises(Hook):
+        quick = True
+
+        def after_send(self, context: SendHookContext) -> None:
+            called.add("after_send")
+            raise raised
+
+        def before_consume(self, context: ConsumeHookContext) -> None:
+            called.add("before_consume")
+            raise raised
+
+        def filter_messages(self, queue: MessageQueue, messages: Sequence[MessageExt]) -> Iterable[MessageExt]:
+            called.add("filter_messages")
+            raise raised
+
+        def after_response(self, address: str, command: Command, answer: Command | None) -> None:
+            called.add("after_response")
+            raise raised
+
+    async with scene() as s:
+        got: list[bytes] = []
+        consumer = s.consumer(hooks=[Raises()])
+        consumer.on("T")(lambda message: got.append(message.body))
+        producer = Producer("raises", namesrv=s.cluster.namesrv_addr, world=s.cluster.world, hooks=[Raises()])
+        async with consumer, producer:
+            results = await asyncio.gather(*(producer.send(Message("T", b"%d" % number)) for number in range(4)))
+            assert all(result.ok for result in results)
+            await eventually(lambda: len(got) == 4)
+    assert called == {"after_send", "before_consume", "filter_messages", "after_response"}
