@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["to_the_end"]
+__all__ = ["TOO_BUSY", "to_the_end"]
 
 #: What Spark says when the process that plans a stream was not there within ten seconds, which cannot be configured.
-_TOO_BUSY = "Python worker failed to connect back"
+TOO_BUSY = "Python worker failed to connect back"
 
 
 def to_the_end(start: Callable[[], Any]) -> Any:
@@ -24,5 +24,5 @@ def to_the_end(start: Callable[[], Any]) -> Any:
             assert query.awaitTermination(300)
             return query
         except StreamingQueryException as failed:
-            if _TOO_BUSY not in str(failed) or query.lastProgress is not None:
+            if TOO_BUSY not in str(failed) or query.lastProgress is not None:
                 raise
