@@ -27,7 +27,7 @@ GROUPS = {
         "interop/test_matrix", "interop/test_sdk", "interop/test_mixed", "interop/test_headers", "interop/test_begin",
         "interop/test_cluster", "interop/test_features", "interop/test_delay.", "interop/test_mqadmin",
         "interop/test_tra", "interop/test_tls", "interop/test_auto_batch", "interop/test_namespace",
-        "interop/test_openm",
+        "interop/test_openm", "interop/test_tools",
     ),
 }  # fmt: skip
 LONGEST = (

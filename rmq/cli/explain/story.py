@@ -179,6 +179,8 @@ def _in_queue(message: MessageExt, group: GroupFacts, now: int) -> Told:
     waits = "it has no offset here"
     if offset is not None:
         waits = f"it stands at {offset}, {ahead} messages before this one" if ahead else "this one is its next there"
+    elif own:  # members begin it at its first message, wherever they begin others
+        waits = f"it has read nothing there yet, and {ahead} messages are before this one"
     if group.closed:
         return told("closed", f"the broker lets nobody of it consume (consumeEnable=false); {waits}",
                     f"mqadmin updateSubGroup -g {group.name} -s true opens it")  # fmt: skip
@@ -214,7 +216,7 @@ def _in_queue(message: MessageExt, group: GroupFacts, now: int) -> Told:
         return told("in hand", f"{owner} has fetched it, {place} {held.cached_msg_count}{idle}",
                     f"its listener gets it; mqadmin consumerStatus -g {group.name} -i {owner} -s shows what it does now"
                     if idle else "its listener gets it")  # fmt: skip
-    if offset is None and not held.cached_msg_count:
+    if offset is None and not own and not held.cached_msg_count:
         return told("fetched soon", f"{owner} has the queue, and has told no offset yet", "it begins where "
                     "consume_from_where says: at the end of the queue by default")  # fmt: skip
     pulled = held.last_pull_timestamp
