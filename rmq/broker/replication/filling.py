@@ -17,6 +17,9 @@ __all__ = ["Filling", "LogSource", "Wire"]
 
 #: Bytes for one slave in one turn of the loop, and of one read from the disk.
 _TURN = 64 << 10
+#: Bytes in one turn while producers send, for a slave that lacks so many: what a producer may have to wait for.
+_SHORT_TURN = 32 << 10
+_LONG_BACKLOG = 1 << 20
 _COLD = 1 << 20
 #: Reads from the disk for slaves at a time: consumers' have the same threads, flushes have one of their own.
 _COLD_READS = 2
@@ -99,7 +102,10 @@ class Filling:
         extent = turns.extent()
         limit = source.settings.ha_transfer_batch_size
         pieces: list[bytes] = []
-        left = wanted = _TURN if most is None else most
+        if most is None:
+            long = extent.end - stream.next >= _LONG_BACKLOG
+            most = _SHORT_TURN if long and turns.producers_send(now) else _TURN
+        left = most
         try:
             while left > 0 and (size := stream.wanted(extent, limit)):
                 if not pieces:
@@ -118,7 +124,7 @@ class Filling:
             turns.gave(stream.next)
             wire.write(b"".join(pieces))
             if left <= 0:
-                self._go_on(wanted - left, now)
+                self._go_on(most - left, now)
             else:
                 self._pace.on_through()
 

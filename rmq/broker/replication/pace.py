@@ -11,7 +11,7 @@ from __future__ import annotations
 __all__ = ["Pace"]
 
 #: Bytes that a slave has been sent and has not acknowledged, where it can do so in time.
-_WINDOW = 128 << 10
+_WINDOW = 96 << 10
 #: Seconds that it has for that; and bytes it gets without: first, and at most, which makes some 240 MiB a second.
 _REST = 0.001
 _FIRST_BURST = 64 << 10

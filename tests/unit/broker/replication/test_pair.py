@@ -198,6 +198,30 @@ async def test_a_backlog_rests_for_producers_while_they_send(
         assert ((count - 1) * 0.1 <= took < (count + 1) * 0.1) if rests else took < 1.5
 
 
+@pytest.mark.parametrize(("sending", "sizes"), [(True, [100, 400]), (False, [400])])
+@in_virtual_time
+async def test_turns_are_short_while_producers_send_and_much_is_to_come(
+    monkeypatch: pytest.MonkeyPatch, sending: bool, sizes: list[int]
+) -> None:
+    for name, value in (("_TURN", 400), ("_SHORT_TURN", 100), ("_LONG_BACKLOG", 2000)):
+        monkeypatch.setattr(filling, name, value)
+    monkeypatch.setattr(pump, "_SENDING", 1000.0)
+    sent: list[int] = []
+    on_sent = pace.Pace.on_sent
+
+    def noted(self: pace.Pace, size: int, unheard: int, now: float, kept: float) -> float:
+        sent.append(size)
+        return on_sent(self, size, unheard, now, kept)
+
+    monkeypatch.setattr(pace.Pace, "on_sent", noted)
+    async with pair(slaves=0, ha_transfer_batch_size=50, ha_copy_from_first_file=True) as p:
+        fill(p.master, 20)
+        p.service._pump._grown_at = asyncio.get_running_loop().time() - (0 if sending else 1000)
+        await p.add_slave()
+        await caught_up(p)
+        assert list(dict.fromkeys(sent)) == sizes
+
+
 @in_virtual_time
 async def test_a_slave_that_never_reads_costs_bounded_memory_and_delays_nobody() -> None:
     async with pair(slaves=1, files=1 << 20) as p:
