@@ -8,14 +8,19 @@ import os
 import statistics
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+from benchmark.client.load import TOPIC
 from benchmark.program import BenchmarkError
 from benchmark.servers import OURS, Pair, check_java
+from rmq import AdminClient
 from tests.support.peers.cache import cached, content_key
 from tests.support.peers.jars import java_classpath, pom, run_tool
 
 JAVA_VERSION = "4.9.4"
+#: 4.9 pops nothing.
+POPS = "5.3.3"
 SOURCE = Path(__file__).parent / "java"
 #: Ours -> (Java's, messages, wanted: Java's CPU over ours).
 BESIDE = {
@@ -25,6 +30,7 @@ BESIDE = {
     "one": ("one", 10_000, None),
     "one_thread": ("one", 10_000, None),
     "push": ("push", 60_000, 1.0),
+    "pop": ("pop", 60_000, None),
 }
 #: Ours alone: messages, the figure, and its bound.
 ALONE = {"gather": (100_000, (("cpu_us", 20.0), ("peak_mib", 150.0))), "idle": (0, (("mib", 35.0),))}
@@ -32,15 +38,15 @@ ALONE = {"gather": (100_000, (("cpu_us", 20.0), ("peak_mib", 150.0))), "idle": (
 Figures = dict[str, float]
 
 
-def java_classes() -> str:
+def java_classes(version: str = JAVA_VERSION) -> str:
     """The class path of Load.java, compiled into the cache."""
 
     def build(folder: Path) -> None:
         sources = [str(file) for file in sorted(SOURCE.glob("*.java"))]
-        run_tool(["javac", "-nowarn", "-d", str(folder), "-cp", java_classpath(JAVA_VERSION), *sources], folder)
+        run_tool(["javac", "-nowarn", "-d", str(folder), "-cp", java_classpath(version), *sources], folder)
 
-    key = content_key(pom(JAVA_VERSION), SOURCE)
-    return java_classpath(JAVA_VERSION, cached(f"{JAVA_VERSION}/benchmark-client-{key}", build))
+    key = content_key(pom(version), SOURCE)
+    return java_classpath(version, cached(f"{version}/benchmark-client-{key}", build))
 
 
 def run(command: list[str], checkout: Path | None = None) -> Figures:
@@ -48,7 +54,13 @@ def run(command: list[str], checkout: Path | None = None) -> Figures:
 
     :param checkout: whose SDK it is, when not this one's.
     """
-    env = dict(os.environ) | ({} if checkout is None else {"PYTHONPATH": str(checkout)})
+    kind, namesrv, _ = command[-3:]
+    group = f"benchmark_{time.time_ns()}"
+    env = dict(os.environ) | ({} if checkout is None else {"PYTHONPATH": str(checkout)}) | {"BENCHMARK_GROUP": group}
+    if kind == "pop":
+        with AdminClient(namesrv=namesrv) as admin:
+            for broker in admin.cluster_info().broker_addr_table.values():
+                admin.set_message_request_mode(next(iter(broker.broker_addrs.values())), TOPIC, group)
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, env=env)
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
     if done.returncode or not lines:
@@ -63,7 +75,8 @@ def ours(kind: str, namesrv: str, count: int, checkout: Path | None = None) -> F
 
 
 def java(kind: str, namesrv: str, count: int) -> Figures:
-    return run(["java", "-Xms512m", "-Xmx512m", "-cp", java_classes(), "Load", kind, namesrv, str(count)])
+    classes = java_classes(POPS if kind == "pop" else JAVA_VERSION)
+    return run(["java", "-Xms512m", "-Xmx512m", "-cp", classes, "Load", kind, namesrv, str(count)])
 
 
 def middle(figures: list[Figures], name: str) -> float:
@@ -102,7 +115,7 @@ def main() -> int:
         try:
             namesrv = pair.cluster.namesrv
             print(f"load {os.getloadavg()[0]:.1f}; CPU us a message: ours, {given.base or 'Java'}, ratio", flush=True)
-            if "push" in kinds:
+            if {"push", "pop"} & set(kinds):
                 ours("asyncio", namesrv, 100_000)  # what the consumers read
             for kind in kinds:
                 if kind in BESIDE:

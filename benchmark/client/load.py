@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import os
 import sys
 import threading
 import time
@@ -80,12 +81,12 @@ def threads(namesrv: str, count: int, width: int) -> dict[str, float]:
         return measured(len(latencies), began, cpu, latencies)
 
 
-async def push(namesrv: str, count: int) -> dict[str, float]:
+async def push(namesrv: str, count: int, **options: Any) -> dict[str, float]:
     """A listener gets what is there, from the beginning."""
     from rmq.aio import PushConsumer
 
-    group = f"benchmark_{time.time_ns()}"
-    consumer = PushConsumer(group, namesrv=namesrv, consume_from_where="CONSUME_FROM_FIRST_OFFSET")
+    group = os.environ["BENCHMARK_GROUP"]
+    consumer = PushConsumer(group, namesrv=namesrv, consume_from_where="CONSUME_FROM_FIRST_OFFSET", **options)
     got, done = 0, asyncio.Event()
     marks: list[float] = []
 
@@ -140,6 +141,7 @@ KINDS: dict[str, Callable[[str, int], Awaitable[dict[str, float]] | dict[str, fl
     "one": lambda namesrv, count: in_flight(namesrv, count, 1),
     "one_thread": lambda namesrv, count: threads(namesrv, count, 1),
     "push": push,
+    "pop": lambda namesrv, count: push(namesrv, count, client_rebalance=False),
     "gather": gather,
     "idle": idle,
 }

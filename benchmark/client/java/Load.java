@@ -50,7 +50,10 @@ public final class Load {
                 threads(1);
                 break;
             case "push":
-                push();
+                push(false);
+                break;
+            case "pop":
+                push(true);
                 break;
             default:
                 throw new IllegalArgumentException(kind);
@@ -157,9 +160,12 @@ public final class Load {
         }
     }
 
-    private void push() throws Exception {
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("benchmark_" + System.nanoTime());
+    private void push(boolean pops) throws Exception {
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(System.getenv("BENCHMARK_GROUP"));
         consumer.setNamesrvAddr(namesrv);
+        if (pops) { // the class of 4.9 has no such method
+            DefaultMQPushConsumer.class.getMethod("setClientRebalance", boolean.class).invoke(consumer, false);
+        }
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(TOPIC, "*");
         AtomicInteger got = new AtomicInteger();
