@@ -11,7 +11,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from tests.support.interop import Scene, fresh, run_cell
+from tests.support.interop import Scene, fresh, rows_of, run_cell
 from tests.support.peers import Client, ClientError, Cluster, start_client, start_cluster
 from tests.support.peers.cluster import FAST_RETRIES
 
@@ -57,6 +57,25 @@ def test_tls_beside_plain(client: str, cell: str, tls_cluster: Cluster, clients:
 def test_a_broker_without_a_certificate_of_its_own(scene: Callable[[str, str], Scene]) -> None:
     """As Java's (tls.test.mode.enable): it makes one, and a client that trusts any server is served."""
     run_cell("sync", scene("ours", "java-4.9.8-tls"))
+
+
+def test_gos_client_speaks_tls_too(tmp_path: Path, clients: Callable[[str, str], Client]) -> None:
+    """Where nothing else is taken; it checks no certificate."""
+    cert, key = _certificate(tmp_path / "server")
+    tls = {"tls.server.mode": "enforcing", "tls.server.certPath": str(cert), "tls.server.keyPath": str(key)}
+    broker = {**FAST_RETRIES, **tls, "tls.enable": "true"}
+    client, topic, handle = clients("go", "tested"), fresh("go-tls"), fresh("h")
+    with start_cluster("ours", properties=broker, namesrv_properties=tls) as cluster:
+        who = {"namesrv": cluster.namesrv, "group": fresh("g"), "topic": topic, "tls": True}
+        sent = rows_of(client.call("produce", prefix=topic, count=60, mode="sync", tags=["A"], **who))
+        client.call("subscribe", handle=handle, expression="*", model="clustering", **who)
+        got = rows_of(client.call("received", handle=handle, count=60, timeout=60))
+        assert sorted(row.key for row in got) == sorted(row.key for row in sent)
+        assert sorted(row.digest for row in got) == sorted(row.digest for row in sent)
+        client.call("unsubscribe", handle=handle)
+        plain = {**who, "group": fresh("p"), "tls": False}
+        with pytest.raises(ClientError):
+            client.call("produce", prefix=topic, count=1, mode="sync", tags=["A"], **plain)
 
 
 def test_each_side_checks_the_certificate_of_the_other(

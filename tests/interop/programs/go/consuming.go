@@ -57,6 +57,7 @@ func subscribe(asked *request) (answer, error) {
 		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset),
 		consumer.WithConsumerOrder(asked.Orderly),
 		consumer.WithCredentials(asked.credentials()),
+		consumer.WithTls(asked.Tls),
 	}
 	if asked.MaxReconsume != nil {
 		options = append(options, consumer.WithMaxReconsumeTimes(*asked.MaxReconsume))

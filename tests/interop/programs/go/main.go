@@ -37,6 +37,7 @@ type request struct {
 	State      string   `json:"state"`
 	Answer     string   `json:"answer"`
 	Account    string   `json:"account"`
+	Tls        bool     `json:"tls"`
 
 	Properties map[string]string `json:"properties"`
 

@@ -45,6 +45,7 @@ func produce(asked *request) (answer, error) {
 		producer.WithSendMsgTimeout(60*time.Second),
 		producer.WithQueueSelector(selector),
 		producer.WithCredentials(asked.credentials()),
+		producer.WithTls(asked.Tls),
 	)
 	if err != nil {
 		return nil, err
