@@ -108,7 +108,7 @@ def _list(texts: object) -> str:
     click.option("-a", "--accessKey", "access_key", required=True, callback=_key, metavar="NAME", help="The account."),
     click.option("-s", "--secretKey", "secret_key", callback=_key, metavar="SECRET",
                  help="Its secret; an account that is there may keep the one that it has."),
-    click.option("-w", "--whiteRemoteAddress", "white", metavar="ADDR", help="From where it needs no secret."),
+    click.option("-w", "--whiteRemoteAddress", "white", metavar="PATTERN", help="From where it needs no secret."),
     click.option("-i", "--defaultTopicPerm", "topic_perm", callback=_permission, metavar="PERM",
                  help="What it may on other topics: DENY, PUB, SUB or PUB|SUB."),
     click.option("-u", "--defaultGroupPerm", "group_perm", callback=_permission, metavar="PERM",

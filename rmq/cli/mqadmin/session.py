@@ -45,9 +45,10 @@ from rmq.cli.mqadmin.watching import WATCH_WORDS, Rounds, watch_options, watched
 from rmq.cli.reach import reach
 from rmq.client.admin import AdminClient
 from rmq.client.admin.answers import side_by_side
-from rmq.protocol import fastjson
+from rmq.client.nameservers import parse_addresses
+from rmq.protocol import addresses, fastjson
 from rmq.protocol.bodies.body import Body
-from rmq.protocol.errors import BodyError, RMQError
+from rmq.protocol.errors import BodyError, ClientError, ConfigError, RMQError
 
 if TYPE_CHECKING:
     from rmq.client.producer import Producer
@@ -85,7 +86,7 @@ def admin_command(name: str, *options: Callable[[Any], Any]) -> Callable[[Work[P
         @functools.wraps(work)
         def run(**given: Any) -> int:
             ctx = click.get_current_context()
-            _refuse_empty(ctx)
+            _refuse_nonsense(ctx)
             # What it finds wrong with a connection is said in the line of the failure.
             logging.getLogger("rmq.remoting").addHandler(_UNSAID)
             words = {one: given.pop(one) for one in _WORDS if one in given}
@@ -161,11 +162,19 @@ def _output(options: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], Any]:
     )  # fmt: skip
 
 
-def _refuse_empty(ctx: click.Context) -> None:
-    """A name that is empty is a shell variable that is not set: nobody means it."""
+def _refuse_nonsense(ctx: click.Context) -> None:
+    """A name that is empty is a shell variable that is not set: nobody means it. Nor an address that is none."""
     for option in ctx.command.params:
-        if option.name != "namesrv" and ctx.params.get(option.name or "") == "":
+        value = ctx.params.get(option.name or "")
+        if value == "" and option.name != "namesrv":
             raise click.BadParameter("it is empty", ctx, option)
+        try:
+            if value and option.name == "namesrv" and not parse_addresses(value):
+                raise click.BadParameter("it names no server: give host:port;host:port", ctx, option)
+            if value and option.metavar == "ADDR":
+                addresses.parse(value)
+        except (ClientError, ConfigError) as error:
+            raise click.BadParameter(str(error), ctx, option) from None
 
 
 def producing(group: str, *, traced: bool = False) -> Producer:

@@ -230,7 +230,7 @@ async def test_a_broker_tells_its_figures(admin: Admin) -> None:
         (("updateTopic", "-c", "DefaultCluster", "-t", "a/b"), 1, "illegal characters"),
         (("updateTopic", "-c", "DefaultCluster", "-t", "TBW102"), 1, "TBW102"),
         (("brokerStatus", "-b", "127.0.0.1:1"), 5, "connect to 127.0.0.1:1 failed"),
-        (("brokerStatus", "-b", "nonsense"), 1, "'nonsense' is no address"),
+        (("brokerStatus", "-b", "nonsense"), 2, "'nonsense' is no address"),
     ],
 )
 async def test_failures_are_one_line(admin: Admin, args: tuple[str, ...], code: int, expected: str) -> None:

@@ -9,7 +9,9 @@ from typing import Any, cast
 import click
 import pytest
 
+from rmq.cli.command import invoke
 from rmq.cli.mqadmin import statistics
+from rmq.cli.mqadmin.commands import root
 from rmq.cli.mqadmin.output import Output
 from rmq.cli.mqadmin.session import AdminClient, listed
 from rmq.cli.mqadmin.times import moment, moment_or_now
@@ -84,3 +86,23 @@ async def test_a_group_that_cannot_be_looked_at_is_missing_and_one_without_offse
     assert [(row.group, row.accumulation) for row in rows] == [("fails", 0), ("new", 0), ("sound", 4)]
     assert list(out.missing) == ["fails"]
     assert "the table cannot be read" in out.missing["fails"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["topicList", "-n", "127.0.0.1"], "'127.0.0.1' is not host:port"),
+        (["topicList", "-n", ";"], "it names no server"),
+        (["topicList", "-n", "[::1"], "'[::1' is not host:port"),
+        (["brokerStatus", "-n", "n:1", "-b", "nohost"], "'nohost' is no address"),
+        (["updateTopic", "-n", "n:1", "-t", "T", "-b", "x:y"], "'x:y' has no usable port"),
+        (["cleanUnusedTopic", "-n", "n:1", "-b", "10.0.0.1:99999"], "'10.0.0.1:99999' has no usable port"),
+    ],
+)
+def test_an_address_that_is_none_is_a_wrong_command_line(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert invoke(root, "mqadmin", words) == 2
+    err = capsys.readouterr().err
+    assert said in err
+    assert len(err.splitlines()) == 1
