@@ -106,23 +106,32 @@ def connect_instance(world: World, settings: ClientSettings, *, stable: bool = F
     instance = table.get(key)
     if instance is None:
         # What one client of a process noticed needs no other to tell of it, whatever its loop, but one that comes as
-        # somebody else: its own account or TLS may be why a broker does not answer it. Virtual time is a process alone.
-        where = loop if world.stalls is None else world.identity.pid
+        # somebody else: its own account or TLS may be why a broker does not answer it.
+        where = loop if _alone(world) else world.identity.pid
         instance = table[key] = ClientInstance(world, settings, identity, outages_of(where, access), access)
     hooks = instance.remoting.hooks
     hooks += [hook for hook in request_hooks(settings.hooks, instance.application) if hook not in hooks]
     return instance
 
 
-def instances_of(namesrv: str | None) -> list[ClientInstance]:
-    """The instances of this process with these name servers, on whatever loop."""
-    loops = [loop for reference in _instances.keyrefs() if (loop := reference()) is not None]
+def instances_of(namesrv: str | None, world: World) -> list[ClientInstance]:
+    """The instances of this process with these name servers, on whatever loop that can still run."""
+    if _alone(world):
+        loops = [asyncio.get_running_loop()]
+    else:
+        loops = [loop for one in _instances.keyrefs() if (loop := one()) is not None and not loop.is_closed()]
     return [
         instance
         for loop in loops
         for (_, servers, *_), instance in list(_instances.get(loop, {}).items())
         if servers == namesrv and instance.pid == instance.world.identity.pid
+        if _alone(instance.world) is _alone(world)
     ]
+
+
+def _alone(world: World) -> bool:
+    """Virtual time: a loop of it is a process of its own, and its name servers' addresses are its own, too."""
+    return world.stalls is None
 
 
 class ClientInstance:

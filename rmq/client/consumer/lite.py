@@ -141,7 +141,7 @@ class LitePullConsumer(Consumer):
             return
         settings = self._settings
         if not settings.allow_mixed_subscriptions:
-            refuse_mixture(self._inner.heartbeat_data(), instances_of(settings.namesrv))
+            refuse_mixture(self._inner.heartbeat_data(), instances_of(settings.namesrv, self._world))
         membership = await Membership.join(self._inner, self._world, settings, trace=self._trace)
         instance, tasks = membership.instance, membership.tasks
         statistics = TopicStatistics()

@@ -183,7 +183,7 @@ class PushConsumer(Consumer):
         if not settings.broadcasting:
             self._subscriptions.put_retry()
         if not settings.allow_mixed_subscriptions:
-            refuse_mixture(self._inner.heartbeat_data(), instances_of(settings.namesrv))
+            refuse_mixture(self._inner.heartbeat_data(), instances_of(settings.namesrv, self._world))
         membership = await Membership.join(self._inner, self._world, settings, settings.consume_thread_max, self._trace)
         membership.pool.keep(settings.consume_thread_min)
         instance, tasks = membership.instance, membership.tasks

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("listeners")
 
 def left_over(s: Scene) -> int:
     """Client instances besides the scene's own producer and admin client."""
-    return len(instances_of(s.cluster.namesrv_addr)) - 2
+    return len(instances_of(s.cluster.namesrv_addr, s.cluster.world)) - 2
 
 
 async def handle(message: MessageExt) -> None:

@@ -156,7 +156,8 @@ def test_it_is_warned_of_once_a_process_by_clients_that_come_as_the_same() -> No
         stranger = second.run(made(access_key="a", secret_key="12345678"))
         assert one is not other
         # Members of one group are to subscribe the same, on whichever loop they are.
-        assert {one, other, stranger} <= set(instances_of("127.0.0.1:1"))
+        assert {one, other, stranger} <= set(instances_of("127.0.0.1:1", World.real()))
+    assert not {one, other, stranger} & set(instances_of("127.0.0.1:1", World.real())), "their loops are at an end"
     assert one.outages is other.outages
     assert one.outages is not stranger.outages
 

@@ -145,7 +145,7 @@ async def test_who_cannot_join_leaves_nothing_behind(monkeypatch: pytest.MonkeyP
         await Membership.join(consumer, world, settings)
     assert joined.instance.users == 1
     await joined.leave()
-    assert instances_of("10.0.0.1:9876") == []
+    assert instances_of("10.0.0.1:9876", world) == []
 
     class Unreadable(Store):
         async def open(self) -> None:
@@ -154,4 +154,4 @@ async def test_who_cannot_join_leaves_nothing_behind(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(membership, "offset_store", lambda *given: Unreadable())
     with pytest.raises(ClientError, match="damaged"):
         await Membership.join(consumer, world, settings)
-    assert instances_of("10.0.0.1:9876") == []
+    assert instances_of("10.0.0.1:9876", world) == []
