@@ -18,12 +18,15 @@ from rmq.broker.outward.registration import Registrar
 from rmq.broker.parts import Ground
 from rmq.broker.pop.assignment import Assignment
 from rmq.broker.pop.modes import RequestModes
+from rmq.broker.raft.group import Group
+from rmq.broker.raft.link import GroupLink
 from rmq.broker.replication.metadata import BesideTables
 from rmq.broker.replication.returning import ask_slaves
+from rmq.broker.replication.slave_service import SlaveClient
 from rmq.broker.roles.change import Roles, Switched
 from rmq.broker.roles.master import MasterServices
 from rmq.broker.roles.role import Role
-from rmq.broker.roles.slave import SlaveServices
+from rmq.broker.roles.slave import MasterLink, SlaveServices
 from rmq.broker.schedule.levels import DelayOffsets
 from rmq.broker.settings import BrokerSettings
 from rmq.broker.store.log.gate import Gate
@@ -87,7 +90,7 @@ class BrokerApp:
         :raises ConfigError: a port is taken, or an address is not one of this machine.
         :raises StoreError: the store cannot be opened.
         """
-        if self.settings.broker_role == "SYNC_MASTER":
+        if self.settings.broker_role == "SYNC_MASTER" and not self.settings.enable_dleger_commit_log:
             log.warning(
                 "brokerRole=SYNC_MASTER: until a slave follows, every send that waits is answered with "
                 "SLAVE_NOT_AVAILABLE (11), stored here alone"
@@ -121,6 +124,9 @@ class BrokerApp:
         begins("the server", self.server.stop)
         await self._listen()
         await self.roles.listen()
+        if self.group is not None:
+            begins("its place in the group", self.group.stop)
+            await self.group.listen()
         begins("who waits for the role", self.roles.release)
         begins("delivery", self.front.delivery.close)
         await self.store.start()
@@ -130,6 +136,9 @@ class BrokerApp:
         begins("its own tasks", self._tasks.close)
         self._repeat()
         await self._registration.start()
+        if self.group is not None:
+            begins("its lead of the group", self.group.hand_over)
+            await self.group.start()
         begins("its readiness", self.observer.leaving)
         self.observer.serving()
 
@@ -224,17 +233,21 @@ class BrokerApp:
         if self.access is not None:
             self.observer.services.watch(self.access.tasks)
         self.observer.services.watch(self._tasks, store.tasks, counted.stats.tasks, registration.tasks)
+        #: Its place in a group that elects its master; None where its settings say what it is.
+        self.group = group = Group(ground, self._become) if settings.enable_dleger_commit_log else None
         self.roles = roles = Roles(
-            Role.of(settings),
+            Role.of(settings) if group is None else Role.slave(group.peers.follower_id),
             Switched(store.log, router, front.admission, front.delivery, arrivals, self.observer.services),
             front.levels,
             lambda: MasterServices(
                 ground, tables, members, counted, front.admission, front.limits, front.levels, beside
             ),
             lambda: SlaveServices(
-                ground, tables, beside, self._peers, lambda: registration.master, registration.announce
+                ground, tables, beside, self._peers, self._master_link(),
+                lambda: registration.master.broker if group is None else group.leader_address, registration.announce,
             ),
         )  # fmt: skip
+        roles.opens = group is None
         roles.on_change.append(lambda _: registration.announce())
         server.on_close += [
             members.consumers.closed, members.producers.closed, front.delivery.holds.drop, roles.closed,
@@ -250,6 +263,17 @@ class BrokerApp:
             lambda group, _: modes.forget_group(group), roles.forget_group,
         ]  # fmt: skip
 
+    def _master_link(self) -> MasterLink:
+        if self.group is not None:
+            return GroupLink(self.group)
+        return SlaveClient(self.world, self.store, lambda: self._registration.master.ha, self.settings)
+
+    async def _become(self, master: bool) -> None:
+        """The group has elected this broker, or another one."""
+        group = self.group
+        if group is not None:
+            await self.roles.become(Role.master() if master else Role.slave(group.peers.follower_id))
+
     def _let_pops_go(self) -> None:
         if self.roles.master is not None:
             self.roles.master.pop.polls.release()
@@ -261,13 +285,17 @@ class BrokerApp:
             return f"the store is not open: {self.store.log.gate_reason()}"
         if gate & (Gate.FSYNC_FAILED | Gate.NOT_WRITABLE | Gate.NOT_OWNED):
             return f"no message is taken until the broker is restarted: {self.store.log.gate_reason()}"
-        return self.roles.missing or self._registration.missing
+        in_group = None if self.group is None else self.group.missing
+        return self.roles.missing or in_group or self._registration.missing
 
     async def _load(self) -> None:
         """Read what is on disk, in Java's order (store-and-broker.md 1.1)."""
         self.metadata.load()
         self.store.show_progress = self.show_progress
         recovered = await self.store.load()
+        if self.group is not None:
+            await self.group.load()
+            self.observer.services.watch(*self.group.tasks_of_all)
         if self.roles.role.leads:
             await self._registration.find_name_servers()
             await ask_slaves(self.ground, self.offsets, self._client, self._peers, self._registration.addresses)

@@ -12,6 +12,7 @@ _NO_POOLS = "requests are served on one event loop, there are no thread pools"
 _NO_QUEUES = "requests do not wait in queues"
 _BY_COMMITS = "records are written to the page cache at once, there is no buffer pool in between"
 _NO_NETTY = "the transport is not Netty"
+_NO_DLEDGER = "a group's log is the plain commit log, and goes to its members in spans"
 _NO_HA = "replication is not available yet"
 _UNUSED = "Java does not use it either"
 
@@ -56,10 +57,9 @@ WITHOUT_EFFECT: Mapping[str, str] = {
     ),
     **dict.fromkeys(
         (
-            "dLegerGroup", "dLegerPeers", "dLegerSelfId",
-            "preferredLeaderId", "enableBatchPush", "isEnableBatchPush", "storePathDLedgerCommitLog",
+            "enableBatchPush", "isEnableBatchPush", "storePathDLedgerCommitLog",
         ),
-        _NO_HA,
+        _NO_DLEDGER,
     ),
     **dict.fromkeys(
         (

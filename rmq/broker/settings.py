@@ -862,7 +862,28 @@ class BrokerSettings(AclSettings):
         False, key="authorizationEnabled", doc="Access control of 5.x; not available yet, true is refused."
     )
     enable_dleger_commit_log: bool = setting(
-        False, key="enableDLegerCommitLog", doc="Replicated commit log; not available yet, true is refused."
+        False,
+        key="enableDLegerCommitLog",
+        important=True,
+        doc="The broker is one of a group of three, five or seven, which elects its master by itself.",
+    )
+    d_leger_group: str = setting(
+        "", key="dLegerGroup", longest=_LONGEST_NAME, doc="Name of that group. Default: the brokerName."
+    )
+    d_leger_peers: str = setting(
+        "", key="dLegerPeers", doc="Its members, the same for all: n0-host:port;n1-host:port;n2-host:port."
+    )
+    d_leger_self_id: str = setting("", key="dLegerSelfId", doc="Which of them this broker is: n0, n1 ...")
+    preferred_leader_id: str = setting(
+        "", key="preferredLeaderId", doc="The member that is to be the master whenever it can. Default: whoever is."
+    )
+    raft_election_timeout: int = setting(
+        1000,
+        key="raftElectionTimeout",
+        unit="ms",
+        minimum=200,
+        maximum=60_000,
+        doc="Time without a word of the master after which others of the group want to be it, and up to twice that.",
     )
     broker_config_path: str = setting("", key="brokerConfigPath", doc="The file given with -c; request 25 rewrites it.")
 
@@ -877,11 +898,13 @@ class BrokerSettings(AclSettings):
         ):
             if wanted:
                 raise self.refused(key, "access control is not available yet, and starting without would be open")
-        if self.enable_dleger_commit_log:
-            raise self.refused("enableDLegerCommitLog", "the replicated commit log is not available yet")
         self.check_acl()
         self._one_of("brokerRole", _ROLES)
         self._one_of("flushDiskType", _FLUSH_TYPES)
+        if self.enable_dleger_commit_log and self.broker_role == "SLAVE":
+            raise self.refused(
+                "brokerRole", "with enableDLegerCommitLog the group says who is the master: leave it out"
+            )
         if self.broker_role == "SLAVE":
             if self.broker_id <= MASTER_ID:
                 raise self.refused("brokerId", "a SLAVE has an id above 0 that no other slave of its brokerName has")
@@ -980,7 +1003,8 @@ class BrokerSettings(AclSettings):
             ext_enable=self.enable_consume_queue_ext,
             ext_file_size=self.mapped_file_size_consume_queue_ext,
             sync_flush=self.flush_disk_type == "SYNC_FLUSH",
-            sync_master=self.broker_role == "SYNC_MASTER",
+            sync_master=self.broker_role == "SYNC_MASTER" or self.enable_dleger_commit_log,
+            group=self.enable_dleger_commit_log,
             ack_slaves=self.ha_ack_slaves,
             index_enable=self.message_index_enable,
             index_slots=self.max_hash_slot_num,

@@ -159,8 +159,8 @@ _DENIED = ("AclException", "AuthenticationException", "AuthorizationException")
 _NO_TOPIC = 17
 #: Codes on which the Java producer tries another broker (protocol.md 2.2, client.md 2).
 _RETRIABLE = frozenset({1, 2, 14, 16, 17, 204, 205})
-#: Codes which say that the route is out of date.
-_REFRESH = frozenset({_NO_TOPIC})
+#: Codes which say that the route is out of date: a broker that is no master any more answers sends with 14.
+_REFRESH = frozenset({_NO_TOPIC, 14})
 
 
 class ResponseError(RMQError):

@@ -1,6 +1,6 @@
 """Raft over byte spans of an unchanged commit log: who leads a group of brokers, and how far its log is committed.
 
-Pure: events and times in, effects out; no disk, no socket, no clock. No broker uses it yet.
+Pure: events and times in, effects out; no disk, no socket, no clock.
 
 **Positions.** The log has no entries of Raft's and no header before its records. A position is a term and an offset
 (:class:`~rmq.raft.position.Position`); which bytes are of which term a list beside the log says, one line a term
@@ -8,7 +8,7 @@ Pure: events and times in, effects out; no disk, no socket, no clock. No broker 
 have a position are the same up to it. The beginning of a term is an entry without bytes: it takes the place of the
 empty entry that other implementations write, so that nothing but messages is ever in the log.
 
-**How it is driven** (:class:`~rmq.raft.node.RaftNode`). The broker's role will own one, and give it whatever happens:
+**How it is driven** (:class:`~rmq.raft.node.RaftNode`). The broker's driver owns one, and gives it whatever happens:
 ``step`` a message of another member, ``tick`` when :attr:`~rmq.raft.node.RaftNode.due`, ``appended`` after each commit
 of the store (one span for a turn of the loop, never one for a message), ``stored`` when the log is as durable up to the
 end of a record as is to be counted: after its fdatasync, or after the write where the settings are content with memory.

@@ -62,6 +62,16 @@ class RaftNode:
         times = [self._leading.heartbeat_at, self._leading.quorum_at]
         return min(times if self._leading.heir is None else [*times, self._leading.heir_until])
 
+    @property
+    def nearest(self) -> str | None:
+        """Of the voters that a leader hears, the one that has most of its log."""
+        leading = self._leading
+        if leading is None:
+            return None
+        known = {one: leading.progress[one] for one in self.members.voters if one != self.members.me}
+        places = {one: progress.match for one, progress in known.items() if progress.match is not None}
+        return max(places, key=lambda one: places[one], default=None)
+
     # -- events
 
     def tick(self, now: float) -> list[Effect]:
@@ -127,6 +137,16 @@ class RaftNode:
         if self.path.contains(at) and at > self._stored:
             self._stored = self.path.through(at)
             self._tell_stored()
+        return self._taken()
+
+    def lost(self, member: str, now: float) -> list[Effect]:
+        """The connection of a member has ended: its process has, most likely.
+
+        A leader that is gone is waited for no longer. Others are asked first, and say no while they hear it.
+        """
+        if self.role is Role.FOLLOWER and member == self.leader and self.members.votes:
+            self._heard = now - self.members.election
+            self._campaign_at = min(self._campaign_at, now + self.members.heartbeat * self._draw())
         return self._taken()
 
     def deleted(self, start: int) -> None:

@@ -19,7 +19,7 @@ from rmq.testing.simfiles import SimFiles
 from rmq.testing.simloop import SimLoop
 from rmq.testing.simnet import SimNet, SimNetwork
 
-__all__ = ["SimClock", "SimIdentity", "SimNode", "Simulation"]
+__all__ = ["SimClock", "SimIdentity", "SimNode", "SimOffload", "Simulation"]
 
 T = TypeVar("T")
 

@@ -135,7 +135,7 @@ class Outcomes:
         if opaque is None or request is None:
             return
         stored = self._answer(0, ack, offsets, ids)
-        if self._store.acks.waits and wait:
+        if self._store.acks.waits and (wait or self._store.settings.group):
             sender = UnansweredSends(self._pressure, conn, 1, len(request.body), request.code)
             self._store.acks.hold(
                 end,
@@ -159,10 +159,12 @@ class Outcomes:
         """Answer WAIT=false now, the rest when the log is as durable as configured up to the span's end."""
         waiting: dict[Conn, list[tuple[Ack, tuple[int, int]]]] = {}
         sizes: dict[Conn, int] = {}
+        # A group may take back what it has not committed: nobody is told before that it is stored.
+        in_group = self._store.settings.group
         for ack, put, offset in zip(acks, puts, span.offsets, strict=True):
             conn = ack[0]
             oneway = ack[1] is None
-            if oneway or not ack[3]:
+            if oneway or not (ack[3] or in_group):
                 if not oneway:
                     conn.send(self._answer(0, ack, [offset]))
                 if self._latency is not None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from rmq.broker.lane.admit import RETRY_LIMIT_SINCE
 from rmq.broker.reserved import check_group, check_private
+from rmq.protocol import frame
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import FAQ, ProtocolError, ResponseError, StoreError
@@ -89,14 +90,19 @@ class SendBack:
         if data is None:
             raise ResponseError(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {header.offset}")
         try:
-            self._store_copy(header, request.version, group, retry, data)
+            end = self._store_copy(header, request.version, group, retry, data)
         except ProtocolError:
             raise ResponseError(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {header.offset}") from None
         except (OSError, StoreError) as error:
             raise ResponseError(ResponseCode.SYSTEM_ERROR, f"the message was not stored: {error}") from None
         if self._topics.unsaved:  # the retry or the dead-letter topic, perhaps
             await self._topics.file.saved()
-        return request.reply(ResponseCode.SUCCESS)
+        answer = request.reply(ResponseCode.SUCCESS)
+        if not self._store.settings.group or request.is_oneway:
+            return answer
+        # Its consumer goes on, and never sees it again but for this copy: that must stay, whoever leads next.
+        self._store.acks.hold(end, [(conn, frame.encode(answer))], lambda code: [(conn, _not_kept(request, code))])
+        return None
 
     async def _check_permitted(self, request: Command, header: ConsumerSendMsgBackRequest) -> None:
         """Before anything is made for it: a group's member must not fetch others' messages by sending them back.
@@ -120,7 +126,8 @@ class SendBack:
         group: SubscriptionGroupConfig,
         retry: TopicConfig,
         data: bytes,
-    ) -> None:
+    ) -> int:
+        """Append it; where the log ends behind it."""
         source = decode_record(data)
         if source.topic != SCHEDULE_TOPIC:  # a retry that waits is its group's all the same
             check_private(source.topic)
@@ -160,5 +167,11 @@ class SendBack:
             0,
             code,
         )
-        self._store.append([put])
+        end = self._store.append([put]).end
         self._on_sent_back(header.group, origin_topic)
+        return end
+
+
+def _not_kept(request: Command, code: int) -> bytes:
+    remark = f"the group has not got the message within its time (code {code}): send it back again"
+    return frame.encode(request.reply(ResponseCode.SYSTEM_ERROR, remark))

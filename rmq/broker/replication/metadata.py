@@ -44,6 +44,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds: before the first round, between two, and for one answer.
 _FIRST, _PERIOD, _TIMEOUT = 3.0, 10.0, 5.0
+#: The same in a group that elects its master.
+_GROUP_FIRST, _GROUP_PERIOD = 0.5, 1.0
 #: Seconds between two looks whether the log has arrived.
 _LOOK = 0.1
 #: Topics deleted before the loop gets its turn.
@@ -112,6 +114,9 @@ class MetadataSync:
         self._clock = clock = ground.world.clock
         self._settings = ground.settings
         self._log = ground.store.log
+        self._durability = ground.store.durability
+        #: In a group, whoever comes next may lead: it knows as much as can be, and of nothing that may be cut away.
+        self._in_group = ground.settings.enable_dleger_commit_log
         self._queues = ground.store.queues
         self._topics = tables.topics
         self._groups = tables.groups
@@ -151,8 +156,9 @@ class MetadataSync:
 
     def start(self, tasks: TaskOwner) -> None:
         """Ask again and again."""
-        tasks.every(_PERIOD, lambda: self.round(self._plain), "tables", first=_FIRST)
-        tasks.every(_PERIOD, self._round_of_progress, "progress", first=_FIRST)
+        first, period = (_GROUP_FIRST, _GROUP_PERIOD) if self._in_group else (_FIRST, _PERIOD)
+        tasks.every(period, lambda: self.round(self._plain), "tables", first=first)
+        tasks.every(period, self._round_of_progress, "progress", first=first)
 
     def ages(self) -> list[tuple[str, float]]:
         """(name of a table, seconds since it was taken over last), of those that were ever."""
@@ -189,7 +195,7 @@ class MetadataSync:
         """
         master = self._master()
         if master is None:
-            if self._known:
+            if self._known and not self._in_group:
                 log.warning(
                     "no name server knows a master of %s: this slave keeps the topics, groups and offsets it has",
                     self._settings.broker_name,
@@ -241,11 +247,16 @@ class MetadataSync:
             return False
         conn = self._client.connected(master)
         self._master_end = end
-        while self._log.end < end:
+        while self._arrived_end < end:
             if conn is None or conn.closed:
                 return False  # what it had may never come
             await asyncio.sleep(_LOOK)
         return True
+
+    @property
+    def _arrived_end(self) -> int:
+        """What is here to stay: a group may take back what it has not committed."""
+        return self._durability.visible if self._in_group else self._log.end
 
     async def _take(self, table: _Table, body: bytes, conn: Conn | None, end: int) -> None:
         same = conn is not None and conn is table.conn

@@ -69,6 +69,8 @@ class Roles:
         self.slave: SlaveServices | None = None
         #: Why the broker has no role, after a change that failed.
         self.missing: str | None = None
+        #: Whether a master takes messages as soon as it has begun; else who has made it one says when.
+        self.opens = True
         #: Called when a role has begun, with it.
         self.on_change: list[Callable[[Role], None]] = []
         self._log, self._router, self._admission, self._delivery, self._arrivals, self._services = switched
@@ -138,7 +140,8 @@ class Roles:
     def start(self) -> None:
         """Serve; the store has started."""
         if self.master is not None:
-            self._log.gate &= ~Gate.SLAVE
+            if self.opens:
+                self._log.gate &= ~Gate.SLAVE
             self.master.start()
         if self.slave is not None:
             self.slave.start()

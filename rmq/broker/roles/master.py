@@ -64,6 +64,8 @@ class MasterServices:
         self.replication = MasterReplication(world, settings, store)
         self._store = store
         self._sync = settings.broker_role == "SYNC_MASTER"
+        #: Its log goes to a group, which is not asked for by slaves.
+        self._in_group = settings.enable_dleger_commit_log
         self._waiting = Parts("the broker")
         self._begun = Parts("the broker")
         #: What the router serves.
@@ -100,14 +102,16 @@ class MasterServices:
 
         :raises ConfigError: their port is taken.
         """
-        self._begun.push("the slaves", self.replication.stop)
-        await self.replication.listen()
+        if not self._in_group:
+            self._begun.push("the slaves", self.replication.stop)
+            await self.replication.listen()
 
     def start(self) -> None:
         """Serve; the store takes messages."""
         self._store.acks.set_sync_master(self._sync)
         self._waiting.push("the waiting of POP", self.pop.close)
-        self._waiting.push("the waiting for slaves", self.replication.let_go)
+        if not self._in_group:
+            self._waiting.push("the waiting for slaves", self.replication.let_go)
         self.schedule.start()
         self.timers.start()
         self.check.start()

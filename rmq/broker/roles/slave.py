@@ -3,18 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
-from rmq.broker.outward.registration import MasterAddresses
 from rmq.broker.parts import Ground, Tables
 from rmq.broker.replication.metadata import BesideTables, MetadataSync
-from rmq.broker.replication.slave_service import SlaveClient
+from rmq.broker.replication.slave_service import SlaveStatus
 from rmq.broker.topics.metadata import MetadataFile
 from rmq.protocol.bodies.replica import HAClientRuntimeInfo
 from rmq.remoting.client import RemotingClient
 from rmq.runtime.ending import Parts
 from rmq.runtime.tasks import TaskOwner
 
-__all__ = ["SlaveServices"]
+__all__ = ["MasterLink", "SlaveServices"]
+
+
+class MasterLink(Protocol):
+    """Gets a master's log: over the HA stream, or in a group."""
+
+    #: The owner of its background services.
+    tasks: TaskOwner
+
+    @property
+    def address(self) -> str | None:
+        """Where the master is, as far as it is known."""
+
+    def start(self) -> None:
+        """Follow it from now on."""
+
+    async def stop(self) -> None:
+        """Follow it no more."""
+
+    def status(self) -> SlaveStatus:
+        """How the link is."""
 
 
 class SlaveServices:
@@ -22,8 +42,9 @@ class SlaveServices:
 
     It is made anew for each time that the broker is a slave, as the services of a master are.
 
-    :param master: where the name servers say that the master is.
-    :param seek: asks them again.
+    :param link: gets the log.
+    :param master: where clients are told that the master is.
+    :param seek: asks the name servers again.
     """
 
     def __init__(
@@ -32,7 +53,8 @@ class SlaveServices:
         tables: Tables,
         beside: BesideTables,
         client: RemotingClient,
-        master: Callable[[], MasterAddresses],
+        link: MasterLink,
+        master: Callable[[], str | None],
         seek: Callable[[], None],
     ) -> None:
         self._store = ground.store
@@ -42,8 +64,8 @@ class SlaveServices:
         )
         self._tasks = TaskOwner("metadata")
         self._begun = Parts("the broker")
-        self.metadata = MetadataSync(ground, tables, beside, delays_file, client, lambda: master().broker, seek)
-        self.client = SlaveClient(ground.world, ground.store, lambda: master().ha, ground.settings)
+        self.metadata = MetadataSync(ground, tables, beside, delays_file, client, master, seek)
+        self.client = link
         #: The owners of its background services.
         self.tasks: tuple[TaskOwner, ...] = (self._tasks, self.client.tasks)
 

@@ -66,8 +66,9 @@ class Dispatcher:
         #: From TAGS on to the end of the properties -> tags code.
         self._tags: dict[bytes, int] = {}
         self.multi_dispatch = multi_dispatch
-        #: Next record to dispatch.
+        #: Next record to dispatch, and where the log is to be dispatched no further: behind what a group has committed.
         self.position = 0
+        self.limit = 1 << 62
         #: The index lacks messages from here on.
         self.index_from = 0
         #: Told when the index takes no keys any more; it gets none from here then.
@@ -77,8 +78,13 @@ class Dispatcher:
 
     @property
     def behind(self) -> int:
-        """Bytes that are not dispatched."""
-        return max(0, self._log.end - max(self.position, self._log.start))
+        """Bytes that ought to be dispatched and are not yet."""
+        return max(0, min(self._log.end, self.limit) - max(self.position, self._log.start))
+
+    @property
+    def done(self) -> bool:
+        """Whether all of the log is dispatched, committed or not."""
+        return self.position >= self._log.end or not self._log.segments
 
     def log_ends(self, to: int) -> None:
         """The log is cut back to ``to``: what comes there is dispatched again."""
@@ -97,7 +103,7 @@ class Dispatcher:
         """
         # The log of a slave begins where its master's did when it was first connected, or retention was faster.
         start = max(self.position, self._log.start)
-        stop = min(self._log.end, start + limit)
+        stop = min(self._log.end, start + limit, self.limit)
         touched = self._touched
         async for run in reader.runs(start, stop):
             await self.put(run, touched)

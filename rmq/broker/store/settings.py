@@ -42,6 +42,8 @@ class StoreSettings:
     sync_flush: bool = False
     #: ``brokerRole`` is SYNC_MASTER: a message is visible when a replica has it, too.
     sync_master: bool = False
+    #: A group of brokers decides what is acknowledged and seen; it elects its master.
+    group: bool = False
     #: ``flushIntervalCommitLog``, ms.
     flush_interval_ms: int = 500
     #: ``flushCommitLogLeastPages``: 4 KiB pages that start a flush before its time when ``flush_timed`` is off.

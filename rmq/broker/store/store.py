@@ -33,6 +33,7 @@ from rmq.broker.store.log.commit_log import CommitLog
 from rmq.broker.store.log.durability import Answers, Durability
 from rmq.broker.store.log.flush import LogFlusher
 from rmq.broker.store.log.gate import Gate
+from rmq.broker.store.log.group_durability import GroupDurability
 from rmq.broker.store.log.records import TagsRule
 from rmq.broker.store.log.stamps import stamped
 from rmq.broker.store.messages import Messages
@@ -91,7 +92,9 @@ class Store:
         #: The queues, when they have units in ``consumequeue_ext``; else None.
         self.ext = self.queues if isinstance(self.queues, ExtQueueTable) else None
         self.index = Index(world, settings, self.checkpoint) if settings.index_enable else None
-        self.durability = Durability(
+        #: Decides instead of replicas, where a group does; else None.
+        self._of_group = GroupDurability(sync_flush=settings.sync_flush) if settings.group else None
+        self.durability = self._of_group or Durability(
             sync_flush=settings.sync_flush, sync_master=settings.sync_master, replicas=settings.ack_slaves
         )
         #: Answers that wait until what was configured has happened.
@@ -268,7 +271,7 @@ class Store:
     async def _clear_abort(self, clean: bool) -> None:
         if not self.indexing.complete:
             log.info("the index is not complete; the next start goes on with it")
-        elif clean and self.dispatcher.behind == 0:
+        elif clean and self.dispatcher.done:
             await self._offload(self._markers.clear_abort)
 
     # -- writing ---------------------------------------------------------------------------------------------------
@@ -317,6 +320,24 @@ class Store:
         """
         self.acks.send(await self._truncation.run(to))
         self._catch_up.wake()
+
+    async def show(self, end: int) -> None:
+        """A store that a group decides about, loaded and not started: the log is known to be committed up to ``end``.
+
+        :raises OSError: a queue cannot be read.
+        """
+        if self._of_group is not None:
+            behind = [queue for queue in self.queues if queue.max_phys > end]
+            self._of_group.show(end, [(queue, await self._truncation.behind(queue, end)) for queue in behind])
+            self.dispatcher.limit = end
+
+    def committed(self, end: int) -> None:
+        """The group that decides about this store has everything before ``end``, where a record ends."""
+        if self._of_group is not None and end > self._of_group.replicated:
+            self.dispatcher.limit = end
+            self.acks.send(self._of_group.on_committed(end))
+            if self.dispatcher.behind:
+                self._catch_up.wake()
 
     def commit(self, packed: Packed | Replicated, *, keys_later: bool = False) -> Span:
         """Write what was packed and move everything that follows from it: whatever is appended ends here.
@@ -434,8 +455,8 @@ class Store:
         )  # fmt: skip
 
     def durable_end(self) -> int:
-        """Offset before which everything is on disk."""
-        return self.flusher.flushed
+        """Offset before which everything is on disk, and stays there."""
+        return self.flusher.flushed if self._of_group is None else min(self.flusher.flushed, self._of_group.replicated)
 
     def disk_ratios(self) -> tuple[float, float, float]:
         """Used shares of the disks of commit log, consume queues and index, as last seen."""

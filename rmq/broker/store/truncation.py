@@ -103,10 +103,10 @@ class Truncation:
     async def _cut_queues(self, to: int) -> None:
         for queue in list(self._queues):
             if queue.max_phys > to:
-                await self._queues.cut(queue, await self._behind(queue, to))
+                await self._queues.cut(queue, await self.behind(queue, to))
                 self._writer.was_cut(queue)
 
-    async def _behind(self, queue: Queue, to: int) -> int:
+    async def behind(self, queue: Queue, to: int) -> int:
         """Index behind the last entry of a queue whose record begins before ``to``."""
         a_file = self._queues.file_size // ENTRY_SIZE
         index = queue.next

@@ -58,12 +58,12 @@ async def test_a_sample_of_java_starts_as_it_is(tmp_path: Path) -> None:
 
 async def test_keys_of_java_that_do_nothing_here_are_named_in_the_log(tmp_path: Path) -> None:
     settings = tmp_path / "broker.properties"
-    settings.write_text("transientStorePoolEnable=true\npreferredLeaderId=n0\ntimerStopEnqueue=true\n")
+    settings.write_text("transientStorePoolEnable=true\nenableBatchPush=true\ntimerStopEnqueue=true\n")
     async with running("mqbroker", "-c", str(settings), env=variables(tmp_path)) as daemon:
         assert await daemon.stop() == 0
     log = (tmp_path / "logs" / "broker.log").read_text()
     (line,) = re.findall("WARNING .*these settings have no effect here: (.*)", log)
-    for key in ("transientStorePoolEnable", "preferredLeaderId", "timerStopEnqueue"):
+    for key in ("transientStorePoolEnable", "enableBatchPush", "timerStopEnqueue"):
         assert f"{key} (" in line
 
 

@@ -113,7 +113,7 @@ def test_the_vip_port_is_two_below() -> None:
     ("outcome", "asks"),
     [
         (answer(2, "busy"), False),
-        (answer(14), False),
+        (answer(14), True),
         (answer(17), True),
         (ConnectFailed("no"), True),
         (ConnectionLost("gone"), True),

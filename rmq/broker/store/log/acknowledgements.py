@@ -60,7 +60,7 @@ class Acknowledgements:
         """
         need = FLUSH if self._settings.sync_flush else 0
         if self._settings.sync_master:
-            if self.has_replica():
+            if self._settings.group or self.has_replica():
                 need |= REPLICA
             else:
                 answers = otherwise(_SLAVE_NOT_AVAILABLE)
@@ -80,11 +80,13 @@ class Acknowledgements:
 
     def set_sync_master(self, on: bool) -> None:
         """From now on sends wait for replicas, or do not, whatever the broker was when the store was made."""
-        self._settings.sync_master = on
+        self._settings.sync_master = on or self._settings.group
         self._durability.set_sync_master(on)
 
     def appended_as_sync_master(self, end: int) -> None:
         """What is appended is seen once a replica has it or will not have it, whether anybody waits for that or not."""
+        if self._settings.group:
+            return  # seen when it is committed, and not before
         if self.has_replica():
             self._hold(end, REPLICA, [], lambda _: [])
         else:

@@ -54,6 +54,9 @@ class Durability:
     :param replicas: how many distinct replicas must have it.
     """
 
+    #: What those are answered whose messages are cut away; 0: what they waited for was too late.
+    cut_code = 0
+
     def __init__(self, *, sync_flush: bool = False, sync_master: bool = False, replicas: int = 1) -> None:
         self.sync_flush = sync_flush
         self.sync_master = sync_master
@@ -128,7 +131,8 @@ class Durability:
         def judge(entry: Unacknowledged) -> Answers | Unacknowledged:
             if entry.end <= to:
                 return entry
-            return _instead(entry, _FLUSH_SLAVE_TIMEOUT if entry.need & REPLICA else _FLUSH_DISK_TIMEOUT)
+            late = _FLUSH_SLAVE_TIMEOUT if entry.need & REPLICA else _FLUSH_DISK_TIMEOUT
+            return _instead(entry, self.cut_code or late)
 
         released = self._judge_each(judge)
         self._advance()

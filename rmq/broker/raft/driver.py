@@ -1,0 +1,485 @@
+"""Carries out what the node of a member says: one effect after the other, over the store and the files beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from rmq.broker.raft.record_ends import RecordEnds
+from rmq.broker.raft.sidecar import Kept, Sidecar
+from rmq.broker.store.log.gate import Gate
+from rmq.broker.store.store import Store
+from rmq.broker.store.trouble import Trouble
+from rmq.protocol.errors import RMQError, StoreError
+from rmq.raft.effects import Became, Begin, Commit, Cut, Effect, Reset, Role, Save, Send, Write
+from rmq.raft.members import Members
+from rmq.raft.messages import Append, Message
+from rmq.raft.node import RaftNode
+from rmq.raft.position import LogsParted, Position, TermPath
+from rmq.runtime.tasks import TaskOwner
+from rmq.runtime.world import World
+
+__all__ = ["RaftDriver"]
+
+log = logging.getLogger(__name__)
+
+#: Seconds until a member that failed begins anew, and between two notes of what is committed.
+_AGAIN, _NOTE = 1.0, 1.0
+#: A store that cannot keep what it is given takes part in nothing: others lead, and are counted.
+_BROKEN = (
+    Gate.NOT_READABLE | Gate.NOT_WRITABLE | Gate.DISK_FULL | Gate.FSYNC_FAILED | Gate.WRITE_FORBIDDEN | Gate.NOT_OWNED
+)
+
+
+class RaftDriver:
+    """One member.
+
+    :param store: loaded; what is appended to it goes to the others.
+    :param kept: what a start has found beside it.
+    :param send: to a member; what cannot be sent now is lost.
+    :param on_disk: counted is what is on the disk, not what is written (``flushDiskType=SYNC_FLUSH``).
+    """
+
+    def __init__(
+        self,
+        world: World,
+        store: Store,
+        members: Members,
+        sidecar: Sidecar,
+        kept: Kept,
+        send: Callable[[str, Message], None],
+        *,
+        on_disk: bool,
+    ) -> None:
+        self._now, self._now_ms = world.clock.monotonic, world.clock.now_ms
+        self._draw = world.random.random
+        self._store = store
+        self._log = store.log
+        self._members = members
+        self._sidecar = sidecar
+        self._send = send
+        self._on_disk = on_disk
+        self.tasks = TaskOwner("raft")
+        #: Told when the role, the term or the leader is another one.
+        self.on_change: list[Callable[[], None]] = []
+        #: The state machine; None while this member is not one: it begins anew after a failure, or has to stop.
+        self.node: RaftNode | None = None
+        #: The term in which it leads, once that is carried out.
+        self.leads: int | None = None
+        self.leader: str | None = None
+        #: Whether the services of a master run for the term in which it leads: messages are taken only then.
+        self.serves: int | None = None
+        #: Why it is no member any more, until somebody has looked at it.
+        self.parted: str | None = None
+        #: Elections that were won here, and times that a failure had it begin anew.
+        self.won = self.failures = 0
+        #: Bytes that the others have sent, and when they said anything last, by the wall clock; 0 = never.
+        self.taken = self.heard_ms = 0
+        self._hard = (kept.term, kept.vote)
+        self._path = _path_of(kept.starts, self._log.start, self._log.end, empty=not self._log.segments)
+        self._ends = RecordEnds(self._read_written, self._log.file_size, self._path.end)
+        self._noted = kept.commit
+        self._effects: deque[Effect] = deque()
+        #: An effect is being carried out: others wait.
+        self._busy = False
+        self._waits: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due = 0.0
+        self._trouble = Trouble(
+            world.clock, log, "being a member of the group", "it begins anew; until then it takes part in nothing"
+        )
+
+    # -- life
+
+    async def start(self) -> None:
+        """Take part from now on; the store has started, with its gate closed as a slave's."""
+        store = self._store
+        store.events.appended.append(self._appended)
+        if self._on_disk:
+            store.events.flushed.append(self._flushed)
+        self.tasks.every(_NOTE, self._note, "note")
+        try:
+            await self._cut_torn()
+            await self._begin()
+        except (OSError, RMQError) as error:
+            self._fail(error)
+
+    async def _cut_torn(self) -> None:
+        """Take nothing for stored behind the first hole in what was not known to be on the disk.
+
+        A plain broker keeps good records behind a torn one. A member would say that it has all of them.
+        """
+        store = self._store
+        parts = {*store.recovered.damages, *store.damaged.parts}
+        holes = [part.start for part in parts if self._noted <= part.start < self._log.end]
+        if holes:
+            log.warning(
+                "the log is torn at %d, and its last %d bytes are taken from the group again",
+                min(holes), self._log.end - min(holes),
+            )  # fmt: skip
+            await store.truncate(min(holes))
+
+    async def stop(self) -> None:
+        """Take part in nothing any more."""
+        store = self._store
+        self._end_node()
+        for told, what in ((store.events.appended, self._appended), (store.events.flushed, self._flushed)):
+            if what in told:
+                told.remove(what)  # type: ignore[arg-type]
+        await self.tasks.close()
+        await self._note()
+
+    async def _begin(self) -> None:
+        """Make the node of what is there, all of which gets to the disk first."""
+        store, commit_log = self._store, self._log
+        if commit_log.gate & _BROKEN:
+            raise StoreError(commit_log.gate_reason())
+        # What queues have is records, and behind the last of those are more, and perhaps half of one.
+        known = max(commit_log.start, *(queue.max_phys for queue in store.queues), 0)
+        await self._warm(known, commit_log.end)
+        self._ends.begin(known)
+        self._ends.written(commit_log.end)
+        if commit_log.segments and commit_log.end > self._ends.last:
+            await store.truncate(self._ends.last)
+        empty = not commit_log.segments
+        self._path = _path_of(self._path.starts, commit_log.start, commit_log.end, empty=empty)
+        if empty:
+            self._ends.begin(self._path.end)
+        while self._on_disk and store.flusher.flushed < commit_log.end:
+            if store.flusher.failed:
+                raise StoreError(commit_log.gate_reason())
+            store.flusher.request()
+            await asyncio.sleep(0.01)
+        path = TermPath(self._path.starts, self._path.start, self._path.end)
+        self.node = RaftNode(self._members, path, *self._hard, self._now(), self._draw)
+        self._after()
+
+    def _end_node(self) -> None:
+        self.node = None
+        self.leads = self.leader = None
+        self._effects.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._keep_gate()
+
+    def _fail(self, error: Exception) -> None:
+        """What was under way comes to nothing, as if the process had ended here."""
+        self._end_node()
+        if isinstance(error, LogsParted):
+            self.parted = str(error)
+            log.critical(
+                "this member of the group stops, which serves nobody until somebody has looked at its log: %s", error
+            )
+        else:
+            self.failures += 1
+            self._trouble.failed(error)
+            if not self.tasks.closed:
+                self.tasks.spawn(self._anew(), "anew")
+        self._tell()
+
+    async def _anew(self) -> None:
+        await asyncio.sleep(_AGAIN)
+        if self._waits is not None:
+            await asyncio.wait([self._waits])
+        self._busy = False
+        try:
+            await self._begin()
+        except (OSError, RMQError) as error:
+            self._fail(error)
+
+    async def _note(self) -> None:
+        """What is committed, and on the disk here, may be shown right after the next start, and has no holes then."""
+        end = self._store.durable_end()
+        if end > self._noted:
+            try:
+                await self._sidecar.save_commit(end)
+            except OSError as error:
+                log.warning("how far the log is committed could not be noted: %s", error)
+            else:
+                self._noted = end
+
+    # -- events
+
+    def step(self, message: Message) -> None:
+        """A member says something."""
+        node = self.node
+        if node is not None:
+            self.heard_ms = self._now_ms()
+            try:
+                effects = node.step(message, self._now())
+            except LogsParted as error:
+                self._fail(error)
+                return
+            self._do(effects)
+
+    def lost(self, member: str) -> None:
+        """The last connection of a member has ended."""
+        if self.node is not None:
+            self._do(self.node.lost(member, self._now()))
+
+    def transfer(self, to: str) -> None:
+        """Give the lead away."""
+        if self.node is not None:
+            self._do(self.node.transfer(to, self._now()))
+
+    def _tick(self) -> None:
+        self._timer = None
+        node = self.node
+        if node is None:
+            return
+        if self._log.gate & _BROKEN:
+            self._fail(StoreError(self._log.gate_reason()))
+            return
+        if node.path.start < self._log.start <= node.commit:
+            node.deleted(self._log.start)
+            self._path.forget(self._log.start)
+        effects = node.tick(self._now()) if self._now() >= node.due else []
+        self._do(effects)
+
+    def _appended(self) -> None:
+        """The store of a leader has appended messages."""
+        node, end = self.node, self._log.end
+        try:
+            if node is None:
+                raise LogsParted(f"messages were appended up to {end} by a member that does not lead")
+            self._path.grow(end)
+            self._ends.whole(end)
+            effects = node.appended(end)
+            if not self._on_disk:
+                effects += node.stored(self._path.last)
+        except LogsParted as error:
+            self._fail(error)
+            return
+        self._do(effects)
+
+    def _flushed(self, to: int) -> None:
+        end = self._ends.before(to)
+        if self.node is not None and end >= 0:
+            self._do(self.node.stored(self._path.through(Position(0, end))))
+
+    # -- effects
+
+    def _do(self, effects: list[Effect]) -> None:
+        self._effects += effects
+        if not self._busy:
+            self._work()
+        self._after()
+
+    def _after(self) -> None:
+        """The gate follows the node at once, and its next tick is due."""
+        self._keep_gate()
+        node = self.node
+        if node is None or self.tasks.closed or (self._timer is not None and self._timer_due <= node.due):
+            return  # a timer that comes too early sets itself anew
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_due = node.due
+        # Never 0: a timer that comes a rounding too early finds nothing due.
+        self._timer = asyncio.get_running_loop().call_later(max(0.001, node.due - self._now()), self._tick)
+
+    def _keep_gate(self) -> None:
+        if self.takes_messages:
+            self._log.gate &= ~Gate.SLAVE
+        else:
+            self._log.gate |= Gate.SLAVE
+
+    def open(self) -> None:
+        """The services of a master run, or do not any more: the gate follows."""
+        self._keep_gate()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether a leader's log is committed, and all of it in queues: a master can begin."""
+        node, commit_log = self.node, self._log
+        if node is None or self.leads != node.term:
+            return False
+        return node.commit >= commit_log.end and self._store.dispatcher.done and not self._effects
+
+    def heir(self) -> str | None:
+        """The member that could lead next: the one that has most."""
+        node = self.node
+        return None if node is None else node.nearest
+
+    @property
+    def takes_messages(self) -> bool:
+        """Whether this member is its group's master, in every way."""
+        node = self.node
+        return node is not None and node.takes_messages and node.term == self.leads == self.serves
+
+    def _work(self) -> None:
+        self._busy = True
+        effects = self._effects
+        while effects and self.node is not None:
+            try:
+                waits = self._carry_out(effects.popleft())
+            except Exception as error:
+                if not isinstance(error, OSError | RMQError):
+                    log.exception("what a member of the group was to do failed")
+                self._busy = False
+                self._fail(error)
+                return
+            if waits is not None:
+                self._waits = self.tasks.spawn(self._finish(waits, self.node), "effect")
+                return
+        self._busy = False
+
+    async def _finish(self, effect: Coroutine[Any, Any, None], node: RaftNode) -> None:
+        try:
+            await effect
+        except Exception as error:
+            if not isinstance(error, OSError | RMQError):
+                log.exception("what a member of the group was to do failed")
+            if self.node is node:
+                self._waits = None
+                self._fail(error)
+            return
+        self._waits = None
+        if self.node is node:
+            self._work()
+            self._after()
+
+    def _carry_out(self, effect: Effect) -> Coroutine[Any, Any, None] | None:
+        """Do it, or say what is to be waited for."""
+        match effect:
+            case Send(to, message):
+                if isinstance(message, Append) and message.after.end > message.before.end:
+                    return self._send_span(to, message)
+                self._send(to, message)
+            case Commit(end):
+                self._committed(end)
+            case Write(start, after, data):
+                self._write(start, after, data)
+            case Became(role, term, leader):
+                self._became(role, term, leader)
+            case Save(term, vote):
+                return self._save(term, vote)
+            case Begin(at):
+                return self._begin_term(at)
+            case Cut(to):
+                return self._cut(to)
+            case Reset(at):
+                return self._reset(at)
+        return None
+
+    def _send_span(self, to: str, message: Append) -> Coroutine[Any, Any, None] | None:
+        at, end, size = message.before.end, message.after.end, self._log.file_size
+        pieces = []
+        if at < self._log.start:
+            return None  # deleted since: the member asks again
+        while at < end:
+            behind = min(end, at - at % size + size)
+            piece = self._log.read(at, behind - at)
+            if piece is None:
+                return self._send_cold(to, message)
+            pieces.append(piece)
+            at = behind
+        self._send_bytes(to, message, pieces)
+        return None
+
+    async def _send_cold(self, to: str, message: Append) -> None:
+        at, end, size = message.before.end, message.after.end, self._log.file_size
+        pieces = []
+        while at < end:
+            behind = min(end, at - at % size + size)
+            pieces.append(await self._log.read_cold(at, behind - at))
+            at = behind
+        self._send_bytes(to, message, pieces)
+
+    def _send_bytes(self, to: str, message: Append, pieces: list[bytes]) -> None:
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        if len(data) == message.after.end - message.before.end:  # else it was deleted meanwhile
+            self._send(
+                to, Append(message.term, message.source, message.before, message.after, message.commit, data)
+            )  # fmt: skip
+
+    def _committed(self, end: int) -> None:
+        known = end if self.leads is not None else self._ends.before(end)
+        if known >= 0:
+            self._ends.committed(known)
+            self._store.committed(known)
+
+    def _write(self, start: int, after: Position, data: bytes) -> None:
+        size, at, done = self._log.file_size, start, 0
+        while done < len(data):
+            part = data[done : done + size - at % size]
+            self._store.append_raw(at, part)
+            at += len(part)
+            done += len(part)
+        self.taken += done
+        self._path.grow(after.end)
+        self._ends.written(after.end)
+        self._trouble.over()
+        node = self.node
+        if node is not None and not self._on_disk:
+            self._effects.extend(node.stored(self._path.through(Position(0, self._ends.last))))
+
+    def _became(self, role: Role, term: int, leader: str | None) -> None:
+        self.leads = term if role is Role.LEADER else None
+        self.leader = leader
+        if role is Role.LEADER:
+            self.won += 1
+            log.info("this member leads the group in term %d, from offset %d on", term, self._log.end)
+        elif leader is not None:
+            log.info("%s leads the group in term %d", leader, term)
+        self._keep_gate()
+        self._tell()
+
+    def _tell(self) -> None:
+        for tell in self.on_change:
+            tell()
+
+    async def _save(self, term: int, vote: str | None) -> None:
+        await self._sidecar.save_vote(term, vote)
+        self._hard = (term, vote)
+
+    async def _begin_term(self, at: Position) -> None:
+        starts = (*self._path.starts, at)
+        await self._sidecar.save_terms(starts)
+        self._path.begin(at.term)
+
+    async def _cut(self, to: Position) -> None:
+        committed = min(self._noted, self._log.end)
+        if to.end < committed:
+            raise LogsParted(f"a leader takes back what is committed: the log from {to} up to {committed}")
+        if to.end < self._log.end:
+            await self._store.truncate(to.end)
+            known = max(self._log.start, *(queue.max_phys for queue in self._store.queues), 0)
+            await self._warm(known, to.end)
+            self._ends.cut(to.end, known)
+        self._path.cut(to)
+        await self._sidecar.save_terms(self._path.starts)
+
+    async def _warm(self, start: int, end: int) -> None:
+        """Have in memory what is read next."""
+        size = self._log.file_size
+        while start < end:
+            behind = min(end, start - start % size + size, start + (1 << 20))
+            await self._log.read_cold(start, behind - start)
+            start = behind
+
+    async def _reset(self, at: Position) -> None:
+        if self._log.segments:
+            raise LogsParted(
+                f"this member lacks what the others have deleted already: its log ends at {self._log.end}, and the "
+                f"leader's begins at {at.end}"
+            )
+        await self._sidecar.save_terms((at,))
+        self._path.reset(at)
+        self._ends.begin(at.end)
+
+    def _read_written(self, offset: int, size: int) -> bytes:
+        data = self._log.read(offset, size)
+        if data is None or len(data) != size:
+            raise OSError(f"the log cannot be read at {offset}")
+        return data
+
+
+def _path_of(starts: tuple[Position, ...], start: int, end: int, *, empty: bool) -> TermPath:
+    """The terms of the log that a start has found."""
+    if empty:  # it begins where the first bytes are to go
+        start = end = starts[0].end
+    return TermPath(starts, start, end)

@@ -1,0 +1,239 @@
+"""A broker's place in its group: takes part in elections, and has the broker's role follow them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from rmq.broker.parts import Ground
+from rmq.broker.raft.driver import RaftDriver
+from rmq.broker.raft.links import Links
+from rmq.broker.raft.peers import Peers
+from rmq.broker.raft.sidecar import Kept, Sidecar
+from rmq.broker.replication.slave_service import SlaveStatus
+from rmq.broker.store.trouble import Trouble
+from rmq.protocol.errors import RMQError, StoreError
+from rmq.raft.messages import Message
+from rmq.runtime.tasks import TaskOwner
+
+__all__ = ["Group"]
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two looks whether a leader's log is committed and dispatched, and until a change is tried again.
+_LOOK, _AGAIN = 0.02, 0.5
+#: Seconds that a stop waits for another member to lead.
+_HANDOVER = 1.5
+
+
+class Group:
+    """One broker's place.
+
+    :param become: makes the broker a master, or one that follows.
+    """
+
+    def __init__(self, ground: Ground, become: Callable[[bool], Awaitable[None]]) -> None:
+        self._ground = ground
+        self._store = ground.store
+        self.peers = Peers.of(ground.settings)
+        self._become = become
+        self._sidecar = Sidecar(ground.world, ground.settings.store_path_root_dir)
+        self._kept: Kept | None = None
+        self.driver: RaftDriver | None = None
+        self._links: Links | None = None
+        self._known: dict[str, str] = {}
+        self.tasks = TaskOwner("roles")
+        self._changed = asyncio.Event()
+        self._meeting = asyncio.Lock()
+        self._master = False
+        self._trouble = Trouble(ground.world.clock, log, "following the election", "it is tried again")
+
+    # -- life
+
+    async def load(self) -> None:
+        """Read what is kept beside the log, and hide what is not known to be committed; the store is loaded.
+
+        :raises StoreError: it cannot be read, or does not fit the log.
+        """
+        kept = self._kept = await self._sidecar.load()
+        self._known = dict(kept.others)
+        store, settings, world = self._store, self._ground.settings, self._ground.world
+        end = store.log.end
+        if kept.new and end:
+            # A plain broker's messages were acknowledged and seen: no leader may take them back.
+            kept = self._kept = kept._replace(commit=end)
+            try:
+                await self._sidecar.save_commit(end)
+            except OSError as error:
+                raise StoreError(f"{self._sidecar.folder} cannot be written: {error}") from error
+        if kept.commit > end:
+            log.critical(
+                "the commit log ends at %d, and the group had committed it up to %d: this machine has lost what was "
+                "written last; it gets that from the others, if they have it", end, kept.commit,
+            )  # fmt: skip
+        await store.show(min(kept.commit, end))
+        members = self.peers.members
+        self.driver = driver = RaftDriver(
+            world, store, members, self._sidecar, kept, self._say, on_disk=store.settings.sync_flush
+        )
+        driver.on_change.append(self._changed.set)
+        self._links = Links(
+            world, settings, self.peers, kept.disk, self._known, self._meet, self._hear, self._lose,
+            broker=self._ground.broker_addr, file_size=store.log.file_size,
+        )  # fmt: skip
+
+    async def listen(self) -> None:
+        """Take the others' connections.
+
+        :raises ConfigError: the port is taken.
+        """
+        if self._links is not None:
+            await self._links.listen()
+
+    async def start(self) -> None:
+        """Take part; the store has started, and the broker follows."""
+        if self.driver is None or self._links is None:
+            return
+        await self.driver.start()
+        self._links.start()
+        self.tasks.serve(self._follow(), "follow")
+
+    async def stop(self) -> None:
+        """Take part in nothing any more."""
+        driver, links = self.driver, self._links
+        await self.tasks.close()
+        if driver is not None:
+            await driver.stop()
+        if links is not None:
+            await links.stop()
+
+    async def hand_over(self) -> None:
+        """Have another member lead, where this one does and another can: the broker stops."""
+        driver, clock = self.driver, self._ground.world.clock
+        heir = None if driver is None else driver.heir()
+        if driver is None or heir is None:
+            return
+        driver.transfer(heir)
+        until = clock.monotonic() + _HANDOVER
+        while driver.leads is not None:
+            await asyncio.sleep(_LOOK)
+            if clock.monotonic() > until:
+                log.warning("%s has not taken the lead within %.1f s; the broker stops all the same", heir, _HANDOVER)
+                break
+
+    @property
+    def tasks_of_all(self) -> tuple[TaskOwner, ...]:
+        """The owners of its services; :meth:`load` is done."""
+        made = (self.driver, self._links)
+        return (self.tasks, *(part.tasks for part in made if part is not None))
+
+    # -- members
+
+    def _say(self, to: str, message: Message) -> None:
+        if self._links is not None and self.takes_part:
+            self._links.send(to, message)
+
+    def _hear(self, message: Message) -> None:
+        if self.driver is not None and self.takes_part:
+            self.driver.step(message)
+
+    def _lose(self, one: str) -> None:
+        if self.driver is not None and self.takes_part and not self.tasks.closed:
+            self.driver.lost(one)
+
+    @property
+    def takes_part(self) -> bool:
+        """Whether every other member has been met: until then nobody could tell whether one has lost its disk."""
+        return len(self._known) == len(self.peers.members.others)
+
+    def _meet(self, one: str, disk: str) -> None:
+        if not self.tasks.closed:
+            self.tasks.spawn(self._keep_met(one, disk), f"meet {one}")
+
+    async def _keep_met(self, one: str, disk: str) -> None:
+        # One at a time: each writes all of them.
+        async with self._meeting:
+            while self._kept is not None and one not in self._known:
+                try:
+                    await self._sidecar.save_members(self._kept.disk, {**self._known, one: disk})
+                except OSError as error:
+                    self._trouble.failed(error)
+                    await asyncio.sleep(_AGAIN)
+                    continue
+                self._known[one] = disk
+                log.info("%s of the group was met%s", one, "; all members are known" if self.takes_part else "")
+
+    @property
+    def leader_address(self) -> str | None:
+        """What clients are told of the member that leads; None while that is unknown, or this one."""
+        driver, links = self.driver, self._links
+        if driver is None or links is None or driver.leader is None:
+            return None
+        return links.brokers.get(driver.leader)
+
+    def link_status(self) -> SlaveStatus:
+        """How a follower gets the log."""
+        driver, links = self.driver, self._links
+        if driver is None or links is None:
+            return SlaveStatus(None, False, self._store.log.end, 0, 0, 0, 0, 0, self.missing, 0)
+        return SlaveStatus(
+            self.leader_address, driver.leader in links.connected, self._store.log.end, driver.taken, 0, 0,
+            driver.heard_ms, driver.heard_ms, self.missing, 0,
+        )  # fmt: skip
+
+    @property
+    def missing(self) -> str | None:
+        """Why clients may not be sent here."""
+        driver = self.driver
+        if driver is None:
+            return "the group has not begun"
+        if driver.parted is not None:
+            return f"this member of the group has stopped: {driver.parted}"
+        if not self.takes_part:
+            lacking = [one for one in self.peers.members.others if one not in self._known]
+            return f"the group begins once every member was met: {', '.join(lacking)} never was"
+        refused = {} if self._links is None else self._links.refused_by
+        if len(refused) == len(self.peers.members.others):
+            return f"no other member takes this one: {next(iter(refused.values()))}"
+        if driver.leads is None and driver.leader is None:
+            return "the group has no leader"
+        return None
+
+    # -- roles
+
+    async def _follow(self) -> None:
+        driver = self.driver
+        while driver is not None:
+            await self._changed.wait()
+            self._changed.clear()
+            try:
+                await self._take_role(driver)
+            except (OSError, RMQError, RuntimeError) as error:
+                self._trouble.failed(error if isinstance(error, OSError) else RMQError(str(error)))
+                await asyncio.sleep(_AGAIN)
+                self._changed.set()
+            else:
+                self._trouble.over()
+
+    async def _take_role(self, driver: RaftDriver) -> None:
+        term = driver.leads
+        if self._master and (term is None or term != driver.serves):
+            driver.serves = None
+            # What a master knows may be of what was cut away since: it is read anew.
+            await self._become(False)
+            self._master = False
+            self._changed.set()
+            return
+        if term is None or self._master:
+            return
+        while not driver.is_settled:
+            if driver.leads != term:
+                return
+            await asyncio.sleep(_LOOK)
+        await self._become(True)
+        self._master = True
+        driver.serves = term
+        driver.open()
+        if driver.leads != term:
+            self._changed.set()

@@ -1,0 +1,413 @@
+"""The connections of a group: a member opens one to each other, and takes those that the others open."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import cast
+
+from rmq.broker.raft.peers import Peers
+from rmq.broker.raft.wire import REFUSED, Hello, decode, encode, refusal
+from rmq.broker.replication.wire import UnitDecoder, header
+from rmq.broker.settings import BrokerSettings
+from rmq.broker.store.trouble import Trouble
+from rmq.protocol import addresses
+from rmq.protocol.errors import ConfigError, ReplicationError, RMQError
+from rmq.raft.messages import Message
+from rmq.remoting.limits import Rationed
+from rmq.remoting.tls import HANDSHAKE, TlsMode, TlsPipe
+from rmq.runtime import patience
+from rmq.runtime.tasks import TaskOwner
+from rmq.runtime.world import Listener, World
+
+__all__ = ["Links"]
+
+log = logging.getLogger(__name__)
+
+#: Seconds: to connect, between two tries, until who connects has said who it is.
+_CONNECT, _PAUSE, _SILENT = 3.0, 0.3, 10.0
+#: Seconds after which who is spoken to says that he hears, and those without that after which a connection is over: a
+#: machine that is gone says nothing, for as long as the system goes on trying.
+_ECHO, _UNHEARD = 0.2, 3.0
+#: Bytes that wait for one member; what comes beyond is lost, and asked for again.
+_UNSENT = 8 << 20
+#: Connections that have not said who they are, and those of one member, at most.
+_STRANGERS, _OF_ONE = 16, 4
+
+
+class Links:
+    """Every connection of one member.
+
+    :param disk: what this member calls its disk, and
+    :param known: what each other calls its own, as far as that is known.
+    :param keep: has a name kept, on the disk: what that member says is heard from then on.
+    :param heard: told each word of a member.
+    :param lost: told of a member whose last connection has ended.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        settings: BrokerSettings,
+        peers: Peers,
+        disk: str,
+        known: dict[str, str],
+        keep: Callable[[str, str], None],
+        heard: Callable[[Message], None],
+        lost: Callable[[str], None],
+        *,
+        broker: str,
+        file_size: int,
+    ) -> None:
+        self._world = world
+        self._settings = settings
+        self._peers = peers
+        self._me = peers.members.me
+        self._known = known
+        self._keep = keep
+        self.heard = heard
+        self.lost = lost
+        self._hello = (peers.group, disk, ";".join(peers.members.voters), file_size, broker)
+        self.tasks = TaskOwner("group")
+        self.tls = settings.server_tls()
+        self._peer_tls = settings.peer_tls()
+        self._allowed = settings.ha_networks()
+        self._out: dict[str, _Outgoing] = {}
+        self._in: dict[_Incoming, None] = {}
+        self._listener: Listener | None = None
+        self._refusals = Rationed(world.clock)
+        #: Others that do not take this member, and why.
+        self.refused_by: dict[str, str] = {}
+        #: What clients are told of the others, who said so when they connected.
+        self.brokers: dict[str, str] = {}
+
+    async def listen(self) -> None:
+        """Take the others' connections.
+
+        :raises ConfigError: the port is taken.
+        """
+        host, port = self._peers.at[self._me]
+        try:
+            self._listener = await self._world.network.listen(
+                lambda: _Incoming(self), self._settings.bind_address, port
+            )
+        except OSError as error:
+            raise ConfigError(
+                f"dLegerPeers: the broker cannot listen for its group on {host}:{port}: {error.strerror or error}: "
+                "stop what listens there, or give this member another address, in the dLegerPeers of all"
+            ) from error
+
+    def start(self) -> None:
+        """Connect to the others, again and again."""
+        for one in self._peers.members.others:
+            self.tasks.serve(self._connect(one), f"to {one}")
+
+    async def stop(self) -> None:
+        """Close everything."""
+        await self.tasks.close()
+        for outgoing in list(self._out.values()):
+            outgoing.close()
+        for incoming in list(self._in):
+            incoming.close()
+        if self._listener is not None:
+            await self._listener.close()
+
+    def send(self, to: str, message: Message) -> None:
+        """Say something, when there is a connection; else it is lost."""
+        link = self._out.get(to)
+        if link is not None:
+            link.send(encode(message))
+
+    @property
+    def connected(self) -> list[str]:
+        """Those to whom there is a connection."""
+        return [one for one, link in self._out.items() if link.open]
+
+    async def _connect(self, one: str) -> None:
+        host, port = self._peers.at[one]
+        group, disk, members, file_size, broker = self._hello
+        hello = Hello(group, self._me, one, disk, members, file_size, broker).encode()
+        trouble = Trouble(self._world.clock, log, f"connecting to {one} of the group", "it is tried again")
+        tls = self._peer_tls
+        while True:
+            link = _Outgoing(hello, self._world.clock.monotonic, partial(self._taken_by, one))
+            try:
+                async with patience.timeout(_CONNECT):
+                    await self._world.network.connect(
+                        partial(_made, link), host, port, ssl_context=None if tls is None else tls.context
+                    )
+                self._out[one] = link
+                why = await link.ended
+                if why is None:
+                    trouble.over()
+                else:
+                    if link.refused:
+                        self.refused_by[one] = why
+                    trouble.failed(ReplicationError(f"{addresses.join(host, port)}: {why}"))
+            except TimeoutError:
+                trouble.failed(OSError(f"{addresses.join(host, port)} does not answer within {_CONNECT:.0f} s"))
+            except OSError as error:
+                fault = None if tls is None else tls.fault(error, connecting=True)
+                trouble.failed(OSError(f"{addresses.join(host, port)}: {fault or error}"))
+            finally:
+                link.close()
+                if self._out.get(one) is link:
+                    del self._out[one]
+            await asyncio.sleep(_PAUSE)
+
+    def _taken_by(self, one: str) -> None:
+        self.refused_by.pop(one, None)
+
+    # -- for connections of others
+
+    def opened(self, link: _Incoming) -> None:
+        """Somebody connects.
+
+        :raises ReplicationError: he may not.
+        """
+        if self._allowed and not any(link.host in network for network in self._allowed):
+            raise ReplicationError(
+                "haAllowedAddresses does not name its address; with aclEnable this machine alone may be of the group "
+                "unless haAllowedAddresses names the members' addresses"
+            )
+        if sum(other.hello is None for other in self._in) >= _STRANGERS:
+            raise ReplicationError("too many connect that have not said who they are")
+        self._in[link] = None
+
+    def introduced(self, link: _Incoming, hello: Hello) -> bool:
+        """Somebody says who he is; whether he is heard already.
+
+        :raises ReplicationError: he is no member of this group.
+        """
+        group, _, members, file_size, _ = self._hello
+        if hello.group != group or hello.to != self._me or hello.source not in self._peers.members.others:
+            raise ReplicationError(
+                f"{hello.source} of the group {hello.group} takes this for {hello.to}; it is {self._me} of {group}, "
+                f"with the members {members}"
+            )
+        if hello.members != members or hello.file_size != file_size:
+            raise ReplicationError(
+                f"{hello.source} has the members {hello.members} and files of {hello.file_size} bytes, and "
+                f"{self._me} has {members} and {file_size}: dLegerPeers and mappedFileSizeCommitLog are the same in all"
+            )
+        known = self._known.get(hello.source)
+        if known is not None and known != hello.disk:
+            raise ReplicationError(
+                f"{hello.source} comes with another disk than the one it had: it has lost what it had promised, and is "
+                "no member any more (docs/failover.md says how a member is replaced)"
+            )
+        of_one = [other for other in self._in if other.hello is not None and other.hello.source == hello.source]
+        if len(of_one) >= _OF_ONE:
+            of_one[0].close()
+        self.brokers[hello.source] = hello.broker
+        if known is None:
+            self._keep(hello.source, hello.disk)
+        return known is not None
+
+    def is_known(self, source: str) -> bool:
+        """Whether what a member says is heard."""
+        return source in self._known
+
+    def closed(self, link: _Incoming) -> None:
+        """A connection is gone."""
+        if link in self._in:
+            del self._in[link]
+            hello = link.hello
+            if hello is not None and not any(other.hello and other.hello.source == hello.source for other in self._in):
+                self.lost(hello.source)
+
+    def refused(self, link: _Incoming, error: RMQError) -> None:
+        """Close a connection, and say why."""
+        self._refusals.say(
+            log.warning, "the connection of %s to this member of the group is closed: %s", link.peer, error
+        )
+        link.refuse(str(error))
+
+
+def _made(link: _Outgoing) -> _Outgoing:
+    return link
+
+
+class _Outgoing(asyncio.Protocol):
+    """The connection to a member."""
+
+    def __init__(self, hello: bytes, now: Callable[[], float], heard: Callable[[], None]) -> None:
+        self._hello = hello
+        self._now = now
+        self._heard = heard
+        #: The other side has said that it does not take this member.
+        self.refused = False
+        #: Since when nothing has come back for what was sent; None while nothing waits for that.
+        self._unheard: float | None = None
+        self._transport: asyncio.Transport | None = None
+        self._decoder = UnitDecoder()
+        #: Done when it is over: why it was refused, or None.
+        self.ended: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+
+    @property
+    def open(self) -> bool:
+        return self._transport is not None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its classes
+        if self.ended.done():
+            self._transport.abort()
+            return
+        self._transport.write(self._hello)
+
+    def data_received(self, data: bytes) -> None:
+        self._unheard = None
+        try:
+            for _, body in self._decoder.units(data):
+                if not body:
+                    self._heard()
+                elif body[:1] == bytes([REFUSED]):
+                    self.refused = True
+                    self._end(body[1:1025].decode("utf-8", "replace"))
+                    return
+        except ReplicationError as error:
+            self._end(str(error))
+
+    def send(self, unit: bytes) -> None:
+        transport = self._transport
+        if transport is None:
+            return
+        now = self._now()
+        if self._unheard is None:
+            self._unheard = now
+        elif now - self._unheard > _UNHEARD:
+            self._end(f"nothing has come back for {_UNHEARD:.0f} s")
+            return
+        if transport.get_write_buffer_size() + len(unit) <= _UNSENT:
+            transport.write(unit)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end(None)
+
+    def _end(self, why: str | None) -> None:
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.abort()
+        if not self.ended.done():
+            self.ended.set_result(why)
+
+    def close(self) -> None:
+        self._end(None)
+
+
+class _Incoming(asyncio.Protocol):
+    """A connection that somebody has opened."""
+
+    def __init__(self, links: Links) -> None:
+        self._links = links
+        self._decoder = UnitDecoder()
+        self._transport: asyncio.Transport | TlsPipe | None = None
+        self._new = True
+        self._timer: asyncio.TimerHandle | None = None
+        self._echo: asyncio.TimerHandle | None = None
+        self._closed = False
+        self.peer = "?"
+        self.host: addresses.Host | None = None
+        self.hello: Hello | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport = cast(asyncio.Transport, transport)  # uvloop's is none by its classes
+        name = transport.get_extra_info("peername")
+        if not name:  # it was gone again before it was taken
+            transport.abort()
+            return
+        self._transport = transport
+        self.host = addresses.host(name[0])
+        self.peer = addresses.join(str(self.host), name[1])
+        try:
+            self._links.opened(self)
+        except ReplicationError as error:
+            self._links.refused(self, error)
+            return
+        self._timer = asyncio.get_running_loop().call_later(_SILENT, self._silent)
+
+    def _silent(self) -> None:
+        self._timer = None
+        if self.hello is None:
+            self._links.refused(self, ReplicationError(f"it has not said who it is within {_SILENT:.0f} s"))
+
+    def data_received(self, data: bytes) -> None:
+        if self._transport is None:
+            return
+        if self._echo is None:
+            self._echo = asyncio.get_running_loop().call_later(_ECHO, self._say_heard)
+        try:
+            if self._new:
+                self._new = False
+                if self._secured(data):
+                    return
+            for _, body in self._decoder.units(data):
+                if self._closed:
+                    return
+                self._take(body)
+        except RMQError as error:
+            self._links.refused(self, error)
+        except Exception as error:
+            log.exception("what a member of the group said could not be taken")
+            self._links.refused(self, ReplicationError(repr(error)))
+
+    def _say_heard(self) -> None:
+        self._echo = None
+        if self._transport is not None and self.hello is not None:
+            self._transport.write(header(0, 0))
+
+    def _take(self, body: bytes) -> None:
+        if self.hello is None:
+            hello = Hello.decode(body)
+            self._links.introduced(self, hello)
+            self.hello = hello
+            return
+        if self._links.is_known(self.hello.source):
+            self._links.heard(decode(self.hello.source, body))
+
+    def _secured(self, data: bytes) -> bool:
+        """Whether these first bytes begin a handshake, which they do now: a unit begins with 0.
+
+        :raises ReplicationError: they ought to, or ought not to.
+        """
+        tls, transport = self._links.tls, cast(asyncio.Transport, self._transport)
+        if data[0] != HANDSHAKE:
+            if tls.mode is TlsMode.ENFORCING:
+                raise ReplicationError(
+                    "it does not speak TLS, which is enforced here: set tls.server.mode=enforcing there, too"
+                )
+            return False
+        if tls.mode is TlsMode.DISABLED or tls.context is None:
+            raise ReplicationError("it speaks TLS, which is off here")
+        self._transport = pipe = TlsPipe(
+            transport, self, tls.context, lambda why: self._links.refused(self, ReplicationError(why))
+        )
+        transport.set_protocol(pipe)
+        pipe.data_received(data)
+        return True
+
+    def refuse(self, why: str) -> None:
+        """Say why, and close."""
+        if self._transport is not None:
+            self._transport.write(refusal(why))
+            self._transport.close()
+            self._transport = None
+        self.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self.close()
+
+    def close(self) -> None:
+        """Let go of it."""
+        self._closed = True
+        for timer in (self._timer, self._echo):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._echo = None
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.abort()
+        self._links.closed(self)

@@ -1,0 +1,64 @@
+"""Who is in a broker's group, as its settings say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rmq.broker.settings import BrokerSettings
+from rmq.protocol import addresses
+from rmq.protocol.errors import ConfigError
+from rmq.raft.members import Members
+
+__all__ = ["Peers"]
+
+
+@dataclass(frozen=True, slots=True)
+class Peers:
+    """A group: its name, its members, and where each of them listens for the others."""
+
+    group: str
+    members: Members
+    #: Id -> host and port, of every member, this one, too.
+    at: dict[str, tuple[str, int]]
+
+    @property
+    def follower_id(self) -> int:
+        """The broker id of this member while it does not lead: the number of its id and one (Java's rule)."""
+        return int(self.members.me[1:]) + 1
+
+    @classmethod
+    def of(cls, settings: BrokerSettings) -> Peers:
+        """``dLegerGroup``, ``dLegerPeers``, ``dLegerSelfId`` and ``preferredLeaderId``.
+
+        :raises ConfigError: names the key and what to do.
+        """
+        at: dict[str, tuple[str, int]] = {}
+        for part in settings.d_leger_peers.split(";"):
+            if not part.strip():
+                continue
+            name, dash, address = part.strip().partition("-")
+            number = name[1:]
+            if not dash or not number.isascii() or not number.isdigit() or len(number) > 6:
+                raise settings.refused("dLegerPeers", f"{part.strip()!r} is no member: write n0-host:port;n1-host:port")
+            try:
+                place = addresses.parse(address)
+            except ConfigError as error:
+                raise settings.refused("dLegerPeers", str(error)) from None
+            if name in at or place in at.values() or any(int(number) == int(other[1:]) for other in at):
+                raise settings.refused(
+                    "dLegerPeers",
+                    f"{part.strip()!r} is there twice: each member has an id, a number and an address of its own",
+                )
+            at[name] = place
+        if len(at) not in (3, 5, 7):
+            raise settings.refused("dLegerPeers", f"names {len(at)} members: a group has 3, 5 or 7")
+        if settings.d_leger_self_id not in at:
+            raise settings.refused("dLegerSelfId", f"is none of the members {', '.join(at)} of dLegerPeers")
+        preferred = settings.preferred_leader_id.strip() or None
+        if preferred is not None and preferred not in at:
+            raise settings.refused("preferredLeaderId", f"is none of the members {', '.join(at)} of dLegerPeers")
+        election = settings.raft_election_timeout / 1000
+        members = Members(
+            settings.d_leger_self_id, tuple(at), preferred=preferred, election=election, heartbeat=election / 5
+        )
+        return cls(settings.d_leger_group or settings.broker_name, members, at)

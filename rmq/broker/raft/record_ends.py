@@ -1,0 +1,77 @@
+"""Where records end, in what was written of another member's log: a span may end inside one."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+
+from rmq.broker.store.log.records import LARGEST
+from rmq.protocol.record import BLANK_MAGIC
+from rmq.raft.position import LogsParted
+
+__all__ = ["RecordEnds"]
+
+
+class RecordEnds:
+    """The last end of a record of each span, from the newest that is committed on.
+
+    :param read: bytes of the log, by offset and size, that were written just now.
+    :param end: where the log ends, and a record.
+    """
+
+    def __init__(self, read: Callable[[int, int], bytes], file_size: int, end: int) -> None:
+        self._read = read
+        self._file_size = file_size
+        self._ends = [end]
+
+    @property
+    def last(self) -> int:
+        """Behind the last whole record."""
+        return self._ends[-1]
+
+    def before(self, offset: int) -> int:
+        """The last end that is known and not behind ``offset``; -1 when all are."""
+        known = bisect_right(self._ends, offset)
+        return self._ends[known - 1] if known else -1
+
+    def whole(self, end: int) -> None:
+        """Whole records were appended up to ``end``."""
+        self._ends.append(end)
+
+    def written(self, end: int) -> None:
+        """Bytes were written up to ``end``.
+
+        :raises LogsParted: they are no records.
+        """
+        at = self._ends[-1]
+        while at + 8 <= end:
+            head = self._read(at, 8)
+            size, magic = int.from_bytes(head[:4], "big"), int.from_bytes(head[4:8], "big")
+            room = self._file_size - at % self._file_size
+            if not 8 <= size <= (room if magic == BLANK_MAGIC & 0xFFFFFFFF else min(room, LARGEST)):
+                raise LogsParted(f"the leader's log has no record at {at}")
+            if at + size > end:
+                break
+            at += size
+        if at > self._ends[-1]:
+            self._ends.append(at)
+
+    def cut(self, to: int, known: int) -> None:
+        """The log ends there now.
+
+        :param known: where a record ends, at ``to`` or before.
+        """
+        del self._ends[bisect_right(self._ends, to) :]
+        if not self._ends:
+            self._ends.append(known)
+            self.written(to)
+
+    def begin(self, at: int) -> None:
+        """The log begins anew."""
+        self._ends = [at]
+
+    def committed(self, to: int) -> None:
+        """The log is never cut before ``to``."""
+        known = bisect_right(self._ends, to) - 1
+        if known > 0:
+            del self._ends[:known]

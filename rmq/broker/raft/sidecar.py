@@ -1,0 +1,120 @@
+"""What a member keeps beside the log, in the folder ``raft`` of its store.
+
+Every file is small, one JSON object, and replaced as a whole, synced::
+
+    file      content
+    vote      {"term": the highest seen, "vote": whom this member has voted for in it, or null}
+    terms     {"starts": [[term, commit-log offset where it begins], ...]}
+    members   {"disk": what this member calls its disk, "others": {id: what that one calls its own}}
+    commit    {"end": up to where the log was committed when that was noted last}
+
+The first three are Raft's, and on the disk before anybody hears of what they say. ``commit`` is a note: it says what
+consumers may be shown of a log right after a start, before the group has said more.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, NamedTuple
+
+import orjson
+
+from rmq.protocol.errors import StoreError
+from rmq.raft.position import Position
+from rmq.runtime.world import World
+
+__all__ = ["Kept", "Sidecar"]
+
+
+class Kept(NamedTuple):
+    """What a start finds."""
+
+    term: int
+    vote: str | None
+    starts: tuple[Position, ...]
+    commit: int
+    disk: str
+    others: dict[str, str]
+    #: Nothing was there: the log is a plain broker's, or empty.
+    new: bool
+
+
+class Sidecar:
+    """The files of one member.
+
+    :param root: the folder of its store.
+    """
+
+    def __init__(self, world: World, root: str) -> None:
+        self._files = world.files
+        self._offload = world.offload
+        self._random = world.random
+        self.folder = os.path.join(root, "raft")
+
+    async def load(self) -> Kept:
+        """Everything; of a new member, what it begins with, which is on the disk then.
+
+        :raises StoreError: a file cannot be read, or says nothing that it could.
+        """
+        vote, terms = await self._read("vote"), await self._read("terms")
+        members, commit = await self._read("members"), await self._read("commit")
+        lost = "members" if members is None and (vote or terms) else "vote" if vote is None and terms else None
+        if lost is not None:
+            raise StoreError(
+                f"{self._path(lost)} is gone, and what stands beside it is there: without it this member could break "
+                "what it has promised the others"
+            )
+        new = members is None
+        try:
+            if members is None:
+                members = {"disk": f"{self._random.getrandbits(96):024x}", "others": {}}
+                await self.save_members(members["disk"], {})
+            starts = tuple(Position(int(term), int(end)) for term, end in (terms or {"starts": [[0, 0]]})["starts"])
+            hard = vote or {"term": 0, "vote": None}
+            voted = hard["vote"]
+            return Kept(
+                int(hard["term"]), None if voted is None else str(voted), starts, int((commit or {"end": 0})["end"]),
+                str(members["disk"]), {str(one): str(disk) for one, disk in members["others"].items()}, new,
+            )  # fmt: skip
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise StoreError(f"what {self.folder} holds is not what a member keeps ({error!r}): restore it") from None
+
+    async def save_vote(self, term: int, vote: str | None) -> None:
+        """:raises OSError: it is not on the disk."""
+        await self._write("vote", {"term": term, "vote": vote})
+
+    async def save_terms(self, starts: tuple[Position, ...]) -> None:
+        """:raises OSError: they are not on the disk."""
+        await self._write("terms", {"starts": [list(start) for start in starts]})
+
+    async def save_members(self, disk: str, others: dict[str, str]) -> None:
+        """:raises OSError: they are not on the disk."""
+        await self._write("members", {"disk": disk, "others": others})
+
+    async def save_commit(self, end: int) -> None:
+        """:raises OSError: it is not on the disk."""
+        await self._write("commit", {"end": end})
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self.folder, name)
+
+    async def _read(self, name: str) -> dict[str, Any] | None:
+        path = self._path(name)
+        try:
+            if not await self._offload(self._files.exists, path):
+                return None
+            found = orjson.loads(await self._offload(self._files.read, path))
+        except (OSError, ValueError) as error:
+            raise StoreError(f"{path} cannot be read: {error}") from error
+        if not isinstance(found, dict):
+            raise StoreError(f"{path} is not what a member keeps: restore it")
+        return found
+
+    async def _write(self, name: str, content: dict[str, Any]) -> None:
+        await self._offload(self._replace, self._path(name), orjson.dumps(content))
+
+    def _replace(self, path: str, content: bytes) -> None:
+        if not self._files.is_dir(self.folder):
+            self._files.mkdir(self.folder)
+            self._files.sync_dir(os.path.dirname(self.folder))
+        self._files.write_atomic(path, content)

@@ -1,0 +1,177 @@
+"""What members say to each other, as bytes: units of the HA stream (:mod:`rmq.broker.replication.wire`).
+
+A connection is one way: who has opened it speaks, and each member opens one to each other. A unit of the HA stream has
+an offset, a size and a body; here the body begins with a byte that says what it is, and the offset is that of the first
+byte of the log that it carries (0 where it carries none)::
+
+    kind  what                 behind the byte
+    0     hello                JSON: who speaks to whom (:class:`Hello`); the first unit of a connection
+    1     asks for a vote      term i8, last (term i8, end i8), bits: 1 only asks, 2 told by the leader
+    2     answers that         term i8, bits: 1 granted, 2 only asked
+    3     the log goes on      term i8, before (i8, i8), after (i8, i8), commit i8, the bytes between them
+    4     answers that         term i8, bits: 1 match, 2 rejected, 4 nearest; three positions (i8, i8)
+    5     the log begins anew  term i8, at (i8, i8), commit i8
+    6     lead                 term i8
+    7     refused              text; it goes the other way, before the connection is closed
+
+A unit without a body goes the other way, too: it says that what has come was heard.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from struct import Struct, error
+from typing import Final
+
+import orjson
+
+from rmq.broker.replication.wire import header
+from rmq.protocol.errors import ReplicationError
+from rmq.raft.messages import Append, AppendReply, Install, Message, TimeoutNow, VoteReply, VoteRequest
+from rmq.raft.position import Position
+
+__all__ = ["HELLO", "REFUSED", "Hello", "decode", "encode", "refusal"]
+
+HELLO: Final = 0
+REFUSED: Final = 7
+_ASK: Final = Struct(">BqqqB")
+_ANSWER: Final = Struct(">BqB")
+_APPEND: Final = Struct(">Bqqqqqq")
+_REPLY: Final = Struct(">BqBqqqqqq")
+_INSTALL: Final = Struct(">Bqqqq")
+_LEAD: Final = Struct(">Bq")
+_VERSION: Final = 1
+_NOWHERE: Final = Position(0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """Who opens a connection, and what it takes for granted."""
+
+    group: str
+    source: str
+    to: str
+    #: Made when this member's disk was new; another one has lost what the first had promised.
+    disk: str
+    #: The ids of all members, in order, separated by ``;``.
+    members: str
+    #: Bytes of a commit-log file.
+    file_size: int
+    #: ``host:port`` that clients are told of it.
+    broker: str
+    version: int = _VERSION
+
+    def encode(self) -> bytes:
+        """As a unit."""
+        body = bytes([HELLO]) + orjson.dumps(asdict(self))
+        return header(0, len(body)) + body
+
+    @classmethod
+    def decode(cls, body: bytes) -> Hello:
+        """:raises ReplicationError: it is none, or one of another version."""
+        try:
+            found = orjson.loads(body[1:]) if body[:1] == bytes([HELLO]) else None
+            if not isinstance(found, dict):
+                raise ReplicationError("this is no member of a group: it does not say who it is")
+            if found.get("version") != _VERSION:
+                raise ReplicationError(f"it speaks version {found.get('version')!r:.20}, and this member {_VERSION}")
+            hello = cls(**found)
+        except (ValueError, TypeError) as fault:
+            raise ReplicationError(f"it does not say who it is: {fault}") from None
+        texts = (hello.group, hello.source, hello.to, hello.disk, hello.members, hello.broker)
+        if not all(isinstance(text, str) and len(text) < 4096 for text in texts) or not isinstance(
+            hello.file_size, int
+        ):
+            raise ReplicationError("it does not say who it is: a text or a number is something else")
+        return hello
+
+
+def refusal(why: str) -> bytes:
+    """The last unit, to who has opened a connection."""
+    body = bytes([REFUSED]) + why.encode()[:1024]
+    return header(0, len(body)) + body
+
+
+def encode(message: Message) -> bytes:
+    """As a unit."""
+    data, at = b"", 0
+    match message:
+        case VoteRequest(term, _, last, pre, told):
+            body = _ASK.pack(1, term, *last, pre + 2 * told)
+        case VoteReply(term, _, granted, pre):
+            body = _ANSWER.pack(2, term, granted + 2 * pre)
+        case Append(term, _, before, after, commit, data):
+            at = before.end
+            body = _APPEND.pack(3, term, *before, *after, commit)
+        case AppendReply(term, _, match, rejected, nearest):
+            places = (match, rejected, nearest)
+            bits = sum(1 << number for number, place in enumerate(places) if place is not None)
+            body = _REPLY.pack(4, term, bits, *(value for place in places for value in place or _NOWHERE))
+        case Install(term, _, place, commit):
+            body = _INSTALL.pack(5, term, *place, commit)
+        case TimeoutNow(term, _):
+            body = _LEAD.pack(6, term)
+    return header(at, len(body) + len(data)) + body + data
+
+
+def decode(source: str, body: bytes) -> Message:
+    """What a member says.
+
+    :param source: who has opened the connection.
+    :raises ReplicationError: it is nothing that a member says.
+    """
+    try:
+        message = _decode(source, body)
+    except (error, IndexError):
+        raise ReplicationError(f"{len(body)} bytes are no word of a member") from None
+    places = [place for place in _places(message) if place is not None]
+    if message.term < 0 or any(place.term < 0 or not 0 <= place.end < 1 << 62 for place in places):
+        raise ReplicationError(f"a word of a member names a place that no log has: {places}")
+    if isinstance(message, Append) and (
+        len(message.data) != message.after.end - message.before.end or message.after < message.before
+    ):
+        raise ReplicationError(
+            f"{len(message.data)} bytes do not go from {message.before} to {message.after}"
+        )  # fmt: skip
+    return message
+
+
+def _places(message: Message) -> tuple[Position | None, ...]:
+    match message:
+        case VoteRequest():
+            return (message.last,)
+        case Append():
+            return message.before, message.after
+        case AppendReply():
+            return message.match, message.rejected, message.nearest
+        case Install():
+            return (message.at,)
+    return ()
+
+
+def _decode(source: str, body: bytes) -> Message:
+    match body[0]:
+        case 1:
+            _, term, of, end, bits = _ASK.unpack(body)
+            return VoteRequest(term, source, Position(of, end), bool(bits & 1), bool(bits & 2))
+        case 2:
+            _, term, bits = _ANSWER.unpack(body)
+            return VoteReply(term, source, bool(bits & 1), bool(bits & 2))
+        case 3:
+            _, term, of, end, after_of, after_end, commit = _APPEND.unpack_from(body)
+            before, after = Position(of, end), Position(after_of, after_end)
+            return Append(term, source, before, after, commit, body[_APPEND.size :])
+        case 4:
+            _, term, bits, *values = _REPLY.unpack(body)
+            places = [
+                Position(values[2 * number], values[2 * number + 1]) if bits >> number & 1 else None
+                for number in range(3)
+            ]
+            return AppendReply(term, source, *places)
+        case 5:
+            _, term, of, end, commit = _INSTALL.unpack(body)
+            return Install(term, source, Position(of, end), commit)
+        case 6:
+            _, term = _LEAD.unpack(body)
+            return TimeoutNow(term, source)
+    raise ReplicationError(f"no word of a member begins with {body[0]}")

@@ -1,0 +1,64 @@
+"""Where records end in bytes that were cut anywhere."""
+
+from __future__ import annotations
+
+import pytest
+
+from rmq.broker.raft.record_ends import RecordEnds
+from rmq.protocol.record import BLANK_MAGIC, MAGIC_V1
+from rmq.raft.position import LogsParted
+
+_FILE = 400
+
+
+def record(size: int, magic: int = MAGIC_V1) -> bytes:
+    return size.to_bytes(4, "big") + (magic & 0xFFFFFFFF).to_bytes(4, "big") + bytes(size - 8)
+
+
+class Written:
+    """A log that grows."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.ends = RecordEnds(lambda at, size: self.data[at : at + size], _FILE, 0)
+
+    def upto(self, end: int) -> int:
+        self.ends.written(end)
+        return self.ends.last
+
+
+def test_only_whole_records_end() -> None:
+    log = Written(record(100) + record(120) + record(90))
+    assert [log.upto(end) for end in (7, 8, 99, 100, 219, 221, 310)] == [0, 0, 0, 100, 100, 220, 310]
+
+
+def test_the_rest_of_a_file_is_a_record_too() -> None:
+    log = Written(record(300) + record(100, BLANK_MAGIC) + record(50))
+    assert log.upto(450) == 450
+
+
+def test_a_cut_is_where_a_record_ends_or_behind_the_last_whole_one() -> None:
+    log = Written(record(100) + record(120) + record(90))
+    for end in (100, 220, 310):
+        log.upto(end)
+    log.ends.cut(220, 0)
+    assert log.ends.last == 220
+    log.ends.committed(220)
+    log.ends.cut(150, 100)
+    assert log.ends.last == 100
+
+
+def test_what_is_committed_is_floored_to_what_is_known() -> None:
+    log = Written(record(100) + record(120) + record(90))
+    for end in (100, 220, 310):
+        log.upto(end)
+    assert [log.ends.before(at) for at in (99, 100, 219, 220, 1000)] == [0, 100, 100, 220, 310]
+    log.ends.committed(220)
+    assert log.ends.before(219) == -1
+    assert log.ends.before(309) == 220
+
+
+@pytest.mark.parametrize("data", [bytes(100), record(7 + 8)[:0] + b"\xff" * 100, record(450, MAGIC_V1)])
+def test_what_is_no_record_parts_the_logs(data: bytes) -> None:
+    with pytest.raises(LogsParted):
+        Written(data).upto(min(100, len(data)))

@@ -1,0 +1,54 @@
+"""What a member keeps beside its log, and what it refuses to go on with."""
+
+from __future__ import annotations
+
+import pytest
+
+from rmq.broker.raft.sidecar import Sidecar
+from rmq.protocol.errors import StoreError
+from rmq.raft.position import Position
+from rmq.testing.simworld import Simulation
+from tests.support.virtual import in_virtual_time
+
+
+@in_virtual_time
+async def test_what_was_kept_is_found_after_a_power_cut() -> None:
+    simulation = Simulation(1)
+    node = simulation.node("n0")
+    first = await Sidecar(node.world, "/store").load()
+    assert first[:4] == (0, None, (Position(0, 0),), 0)
+    assert first.new
+    sidecar = Sidecar(node.world, "/store")
+    await sidecar.save_vote(4, "n2")
+    await sidecar.save_terms((Position(0, 0), Position(4, 700)))
+    await sidecar.save_members(first.disk, {"n1": "b"})
+    await sidecar.save_commit(690)
+    node.disk.power_cut(simulation.random)
+    found = await Sidecar(node.world, "/store").load()
+    assert found == (4, "n2", (Position(0, 0), Position(4, 700)), 690, first.disk, {"n1": "b"}, False)
+
+
+@pytest.mark.parametrize("gone", ["members", "vote"])
+@in_virtual_time
+async def test_a_member_that_has_lost_what_it_promised_does_not_start(gone: str) -> None:
+    world = Simulation(1).node("n0").world
+    sidecar = Sidecar(world, "/store")
+    await sidecar.load()
+    await sidecar.save_vote(4, "n2")
+    await sidecar.save_terms((Position(0, 0), Position(4, 700)))
+    world.files.unlink(f"/store/raft/{gone}")
+    with pytest.raises(StoreError, match=f"{gone} is gone"):
+        await sidecar.load()
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b'{"term":"x"}', b'{"vote":1}', b"\xff", b'{"term":1,"vote":"a"'],
+)  # fmt: skip
+@in_virtual_time
+async def test_a_damaged_vote_is_named(content: bytes) -> None:
+    world = Simulation(1).node("n0").world
+    sidecar = Sidecar(world, "/store")
+    await sidecar.load()
+    world.files.write_atomic("/store/raft/vote", content)
+    with pytest.raises(StoreError, match="raft"):
+        await sidecar.load()

@@ -1,0 +1,79 @@
+"""What members say, as bytes, and what nobody says."""
+
+from __future__ import annotations
+
+import pytest
+
+from rmq.broker.raft.wire import Hello, decode, encode, refusal
+from rmq.broker.replication.wire import HEADER_SIZE, UnitDecoder
+from rmq.protocol.errors import ReplicationError
+from rmq.raft.messages import Append, AppendReply, Install, Message, TimeoutNow, VoteReply, VoteRequest
+from rmq.raft.position import Position
+
+A, B = Position(3, 400), Position(4, 410)
+MESSAGES: list[Message] = [
+    VoteRequest(5, "n1", A, pre=True, told=False),
+    VoteRequest(5, "n1", A, pre=False, told=True),
+    VoteReply(5, "n1", granted=True, pre=False),
+    VoteReply(5, "n1", granted=False, pre=True),
+    Append(5, "n1", A, B, 390, b"0123456789"),
+    Append(5, "n1", A, A, 390),
+    AppendReply(5, "n1"),
+    AppendReply(5, "n1", match=A),
+    AppendReply(5, "n1", rejected=B, nearest=Position(0, 0)),
+    Install(5, "n1", A, 400),
+    TimeoutNow(5, "n1"),
+]
+HELLO = Hello("group", "n1", "n0", "abc", "n0;n1;n2", 1 << 30, "10.0.0.1:10911")
+
+
+def body_of(unit: bytes) -> bytes:
+    return unit[HEADER_SIZE:]
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda one: type(one).__name__)
+def test_what_is_said_is_heard(message: Message) -> None:
+    ((offset, body),) = UnitDecoder().units(encode(message))
+    assert decode("n1", body) == message
+    assert offset == (400 if isinstance(message, Append) else 0)
+
+
+def test_who_opens_a_connection_says_who_he_is() -> None:
+    assert Hello.decode(body_of(HELLO.encode())) == HELLO
+
+
+def test_a_refusal_is_text() -> None:
+    ((_, body),) = UnitDecoder().units(refusal("no"))
+    assert body == b"\x07no"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b"\x01", b"\x08abc", b"\x06" + b"\xff" * 8, body_of(encode(MESSAGES[4]))[:-1],
+        body_of(encode(MESSAGES[4])) + b"x", body_of(encode(Append(5, "n1", B, A, 0))), b"\x05" + bytes(40),
+        body_of(encode(Install(5, "n1", Position(-1, 0), 0))),
+        body_of(encode(Install(5, "n1", Position(1, 1 << 62), 0))),
+    ],
+)  # fmt: skip
+def test_what_no_member_says_is_refused(body: bytes) -> None:
+    with pytest.raises(ReplicationError):
+        decode("n1", body)
+
+
+@pytest.mark.parametrize("cut", range(0, len(encode(MESSAGES[4])) - HEADER_SIZE, 7))
+def test_half_a_word_is_refused(cut: int) -> None:
+    with pytest.raises(ReplicationError):
+        decode("n1", body_of(encode(MESSAGES[4]))[:cut])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b"\x00", b"\x00[]", b"\x00{}", b"\x00{", b'\x00{"version":2}', b'\x00{"version":1,"group":3}',
+        body_of(HELLO.encode()).replace(b'"n1"', b"7"), body_of(HELLO.encode()).replace(b"1073741824", b'"x"'),
+    ],
+)  # fmt: skip
+def test_who_does_not_say_who_he_is_is_refused(body: bytes) -> None:
+    with pytest.raises(ReplicationError):
+        Hello.decode(body)
