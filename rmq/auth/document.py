@@ -65,14 +65,14 @@ class Mapping(Node):
     flow: bool = False
 
 
-def parse_document(path: str, data: bytes) -> Mapping | None:
+def parse_document(path: str, data: bytes, most: int = MOST_BYTES) -> Mapping | None:
     """Read a file; None when nothing is in it.
 
-    :param path: for errors.
+    :param path: for errors. :param most: bytes that are read.
     :raises ConfigError: names the file, the line and what is wrong there.
     """
-    if len(data) > MOST_BYTES:
-        raise ConfigError(f"{path}: it has {len(data)} bytes: at most {MOST_BYTES} are read, use several files")
+    if len(data) > most:
+        raise ConfigError(f"{path}: it is too long: at most {most} bytes are read")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -89,7 +89,7 @@ def parse_document(path: str, data: bytes) -> Mapping | None:
     if root is None or (isinstance(root, Scalar) and root.text is None):
         return None
     if not isinstance(root, Mapping):
-        raise ConfigError(f"{path}:{root.line}: keys with values are expected, such as `accounts:`")
+        raise ConfigError(f"{path}:{root.line}: keys with values are expected, such as `key: value`")
     return root
 
 
@@ -113,7 +113,7 @@ def _node(path: str, events: Iterator[Any], event: Any, depth: int) -> Node:
     start, end = _place(event.start_mark), _place(event.end_mark)
     where = f"{path}:{start.line + 1}"
     if depth > _MOST_DEPTH:
-        raise ConfigError(f"{where}: lists and maps {depth} deep: accounts need no more than three")
+        raise ConfigError(f"{where}: lists and maps {depth} deep: at most {_MOST_DEPTH} are read")
     if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
         raise ConfigError(f"{where}: an anchor or an alias (& or *): write the value out, in quotes if it is a text")
     if isinstance(event, yaml.ScalarEvent):

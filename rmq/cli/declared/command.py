@@ -10,7 +10,7 @@ from typing import IO, Any
 import click
 
 from rmq.cli.command import Refused, is_quiet
-from rmq.cli.declared.document import parse_declared
+from rmq.cli.declared.document import MOST_BYTES, parse_declared
 from rmq.cli.declared.plan import State, Step, exported, steps_of
 from rmq.cli.mqadmin.careful import Care
 from rmq.cli.mqadmin.failures import REFUSED, NotFound, Partial
@@ -105,7 +105,7 @@ def _name(file: IO[bytes]) -> str:
 
 async def _plan(admin: AdminClient, file: IO[bytes], cluster: str | None, prune: bool) -> tuple[list[Step], State]:
     try:
-        declared = parse_declared(_name(file), file.read())
+        declared = parse_declared(_name(file), file.read(MOST_BYTES + 1))
     except ConfigError as error:
         raise Refused(str(error)) from None
     except OSError as error:
@@ -116,6 +116,9 @@ async def _plan(admin: AdminClient, file: IO[bytes], cluster: str | None, prune:
             f"{_name(file)} names {', '.join(unknown)}, and {state.cluster} has no such master "
             f"({', '.join(sorted(state.masters))} has it)"
         )
+    for kind, named in (("topic", declared.topics), ("group", declared.groups)):
+        if kept := sorted(name for name in named or () if state.keeps(kind, name)):
+            raise Refused(f"{_name(file)} names {', '.join(kept)}: a {kind} that brokers keep for themselves")
     return steps_of(declared, state, prune=prune), state
 
 

@@ -27,6 +27,7 @@ A value that is not given stays as it is, or is the default where the topic or g
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -35,9 +36,10 @@ from rmq.auth.document import Node, Scalar, parse_document
 from rmq.protocol.errors import ConfigError
 from rmq.protocol.names import group_fault, topic_fault
 
-__all__ = ["GROUP_KEYS", "TOPIC_KEYS", "Declared", "Entry", "parse_declared"]
+__all__ = ["GROUP_KEYS", "MOST_BYTES", "TOPIC_KEYS", "Declared", "Entry", "parse_declared"]
 
 Value = int | bool
+_NUMBER = re.compile(r"[+-]?[0-9]+")
 #: Key of the file -> lowest and highest number; None: true or false.
 TOPIC_KEYS: dict[str, tuple[int, int] | None] = {
     "readQueueNums": (1, 65_536), "writeQueueNums": (1, 65_536), "perm": (2, 6),
@@ -48,6 +50,8 @@ GROUP_KEYS: dict[str, tuple[int, int] | None] = {
     "whichBrokerWhenConsumeSlowly": (0, 1_000), "notifyConsumerIdsChangedEnable": None,
 }  # fmt: skip
 _BOTH = "queues"
+#: Of a file: 10,000 topics and as many groups, as rmq export writes them, are four million.
+MOST_BYTES = 8 << 20
 
 
 @dataclass(slots=True)
@@ -81,7 +85,7 @@ class Declared:
 def parse_declared(path: str, data: bytes) -> Declared:
     """:param path: for errors. :raises ConfigError: names the file, the line and what is wrong there."""
     reader = _Reader(path)
-    root = parse_document(path, data)
+    root = parse_document(path, data, MOST_BYTES)
     made = Declared()
     if root is None:
         return made
@@ -170,10 +174,9 @@ class _Reader:
             if text.lower() not in ("true", "false"):
                 raise self.fault(node, f"{key} is {text!r}: true or false is expected")
             return text.lower() == "true"
-        try:
-            number = int(text) if len(text) < 12 else bounds[1] + 1
-        except ValueError:
-            raise self.fault(node, f"{key} is {text!r}: a whole number is expected") from None
+        if _NUMBER.fullmatch(text) is None:  # int() takes 1_0 and digits of other scripts
+            raise self.fault(node, f"{key} is {text!r}: a whole number is expected")
+        number = int(text) if len(text) < 12 else bounds[1] + 1
         if not bounds[0] <= number <= bounds[1]:
             raise self.fault(node, f"{key} is {text}: {bounds[0]} to {bounds[1]} is expected")
         return number

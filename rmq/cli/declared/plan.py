@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rmq.cli.declared.document import GROUP_KEYS, TOPIC_KEYS, Declared, Entry, Value
+from rmq.cli.mqadmin.text import plain
 from rmq.protocol.bodies.group import SubscriptionGroupConfig
 from rmq.protocol.bodies.topic import TopicConfig
 from rmq.protocol.names import (
@@ -42,13 +43,19 @@ class State:
     groups: Mapping[str, Mapping[str, SubscriptionGroupConfig]]
     kv: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
+    def keeps(self, kind: str, name: str) -> bool:
+        """Whether a topic or group is the brokers' own, or one that they make for a group's retries."""
+        if kind == "group":
+            return name in BUILT_IN_GROUPS or is_system_group(name) or is_broker_group(name)
+        own = {self.cluster, *self.masters, reply_topic(self.cluster)}
+        return name in own or is_system_topic(name) or is_retry_topic(name) or is_dlq_topic(name)
+
     def own_topics(self) -> dict[str, dict[str, dict[str, Value]]]:
         """The topics of users: topic, broker, value by key of the file."""
-        own = {self.cluster, *self.masters, reply_topic(self.cluster)}
         found: dict[str, dict[str, dict[str, Value]]] = {}
         for broker, table in sorted(self.topics.items()):
             for name, config in sorted(table.items()):
-                if name not in own and not (is_system_topic(name) or is_retry_topic(name) or is_dlq_topic(name)):
+                if not self.keeps("topic", name):
                     found.setdefault(name, {})[broker] = _values(config, TOPIC_KEYS)
         return dict(sorted(found.items()))
 
@@ -57,7 +64,7 @@ class State:
         found: dict[str, dict[str, dict[str, Value]]] = {}
         for broker, table in sorted(self.groups.items()):
             for name, config in sorted(table.items()):
-                if name not in BUILT_IN_GROUPS and not (is_system_group(name) or is_broker_group(name)):
+                if not self.keeps("group", name):
                     found.setdefault(name, {})[broker] = _values(config, GROUP_KEYS)
         return dict(sorted(found.items()))
 
@@ -78,7 +85,10 @@ class Step:
     becomes: Mapping[str, Any]
 
     def line(self) -> str:
-        """For people."""
+        """For people, on one line whatever stands in an entry."""
+        return plain(self._line())
+
+    def _line(self) -> str:
         at = f"{self.where}/{self.name}" if self.kind == "kv" else f"{self.name} at {self.where}"
         head = f"{self.sign} {self.kind} {at}"
         if self.sign == "~":

@@ -86,6 +86,15 @@ def test_a_cluster_becomes_what_its_file_says_and_goes_back(tool: Tool, monkeypa
     assert yaml.safe_load(tool("export")) == {"topics": {}, "groups": {}}
 
 
+def test_what_brokers_keep_for_themselves_is_nobodys_to_declare(tool: Tool) -> None:
+    for kind, name in (("topic", "TBW102"), ("topic", "broker-1"), ("topic", "DefaultCluster"),
+                       ("topic", "%RETRY%billing"), ("group", "TOOLS_CONSUMER")):  # fmt: skip
+        Path("own.yaml").write_text(f"{kind}s: {{mine: , '{name}': }}\n")
+        for words in (("diff",), ("apply", "--yes"), ("apply", "--dry-run")):
+            said = tool(*words, "-f", "own.yaml", code=2)
+            assert f"own.yaml names {name}: a {kind} that brokers keep for themselves" in said
+
+
 def test_pruning_and_a_question(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
     tool("apply", "-f", "cluster.yaml", "--yes")
     Path("less.yaml").write_text("topics: {orders: }\ngroups:\n")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rmq.cli.declared.document import parse_declared
+from rmq.cli.declared.document import MOST_BYTES, parse_declared
 from rmq.cli.declared.plan import State, exported, steps_of
 from rmq.protocol.bodies.group import SubscriptionGroupConfig
 from rmq.protocol.bodies.topic import TopicConfig
@@ -78,6 +78,17 @@ def test_what_is_exported_differs_in_nothing() -> None:
     assert lines(yaml.safe_dump(made), prune=True) == []
 
 
+def test_a_large_cluster_is_read_back() -> None:
+    text = "topics:\n" + "".join(f"  {n:0100}:\n    queues: 8\n    perm: 6\n" for n in range(5_000))
+    assert len(text) > 512 << 10
+    assert len(parse_declared("f", text.encode()).topics or {}) == 5_000
+
+
+def test_a_step_is_one_line_whatever_an_entry_holds() -> None:
+    (line,) = lines('kv: {N: {k: "v\\n- topic T at a\\e[2K"}}')
+    assert line == r"~ kv N/k: value v -> v\n- topic T at a\x1b[2K"
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -97,6 +108,10 @@ def test_what_is_exported_differs_in_nothing() -> None:
         ("groups:\n  g: {brokers: {a: {retryMaxTimes: -2}}}", "f:2: retryMaxTimes is -2: -1 to"),
         ("kv:\n  N: {k: }", "f:2: k: a text is expected"),
         ("topics: {", "this is no YAML"),
+        ("[topics]", "f:1: keys with values are expected, such as `key: value`"),
+        ("topics:\n  T: {queues: 1_0}", "f:2: queues is '1_0': a whole number is expected"),
+        ("topics:\n  T: {queues: \u0666}", "f:2: queues is '\u0666': a whole number is expected"),
+        ("#" * (MOST_BYTES + 1), f"f: it is too long: at most {MOST_BYTES} bytes are read"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_in_the_file_is_named_with_its_line(text: str, said: str) -> None:
