@@ -79,7 +79,8 @@ async def group_of(admin: AdminClient, name: str, out: Output) -> Group:
     """What is known of a group. :param out: gets who does not answer. :raises NotFound: nobody knows it."""
     progress = await progress_of(admin, name)
     out.lacks(progress.connection, progress.stats)
-    if progress.connection is None and not progress.stats.offset_table:
+    unused = progress.connection is None and not progress.stats.offset_table
+    if unused and not await _is_configured(admin, name, out):
         raise NotFound(f"no broker knows the group {name}, and nobody of it was ever connected")
     online: dict[str, ConsumerRunningInfo | str] = {}
     if progress.connection is not None:
@@ -111,6 +112,17 @@ async def group_of(admin: AdminClient, name: str, out: Output) -> Group:
         await _topic(admin, topic, found)
     await _subscription(admin, name, found)
     return found
+
+
+async def _is_configured(admin: AdminClient, name: str, out: Output) -> bool:
+    """Whether a broker has the group, though nobody used it. :param out: gets brokers that do not say."""
+    masters = [
+        data.broker_addrs[0] for data in (await admin.cluster_info()).broker_addr_table.values()
+        if 0 in data.broker_addrs
+    ]  # fmt: skip
+    tables = await admin.subscription_groups_of(masters)
+    out.lacks(tables)
+    return any(name in table.subscription_group_table for table in tables.found.values())
 
 
 async def _topic(admin: AdminClient, topic: str, found: Group) -> None:

@@ -94,7 +94,8 @@ def _nobody(group: Group) -> Iterator[Finding]:
         what = f"nobody is online, and {lag} messages wait"
         yield judged(True, group.name, what, "start its members; are they in this cluster, and is the name the same?")
     else:
-        what = f"it is {group.state or 'offline'}: no member is online"
+        was = "was" if group.state == "never connected" else "is"
+        what = f"it {was} {group.state or 'offline'}: no member is online"
         yield judged(False, group.name, what, "nothing waits for it; mqadmin deleteSubGroup removes it")
 
 

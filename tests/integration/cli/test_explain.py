@@ -22,6 +22,7 @@ from rmq.aio import (
 )
 from rmq.cli.command import invoke
 from rmq.cli.rmq import command
+from rmq.protocol.bodies.group import SubscriptionGroupConfig
 from rmq.testing.cluster import Cluster
 
 
@@ -113,6 +114,11 @@ async def test_what_nobody_can_consume_yet(tmp_path: Path, capsys: pytest.Captur
         assert "neither the offset id" in await explain("0" * 32, code=3)
         assert "is no message id: -t and -g are for one" in await explain("T", "-t", "T", code=2)
         assert "no broker knows the group T" in await explain("T", code=3)
+        async with AdminClient(namesrv=cluster.namesrv_addr) as admin:
+            await admin.create_and_update_subscription_group(cluster.broker_addr, SubscriptionGroupConfig("planned"))
+        said = await explain("planned", form="classic")
+        assert said.startswith("planned: nobody online, 0 messages wait\n")
+        assert "planned: it was never connected: no member is online" in said
 
 
 async def test_half_a_transaction(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
