@@ -50,7 +50,15 @@ def names_for(ctx: click.Context, param: click.Parameter, begun: str) -> list[st
         names = _contexts() if kind == "context" else asyncio.run(_ask(kind, ctx))
     except (RMQError, OSError, TimeoutError, click.ClickException):
         return None
-    found = sorted(name for name in set(names) if name.startswith(begun) and (begun or name[:1] != "%"))
+    # Servers may say anything: a line end would be two words, and an argument with a dash an option.
+    found = sorted(
+        name
+        for name in set(names)
+        if name.startswith(begun)
+        and (begun or name[:1] != "%")
+        and name.isprintable()
+        and not (name.startswith("-") and isinstance(param, click.Argument))
+    )
     return found[:_MOST]
 
 

@@ -8,6 +8,7 @@ printed into somebody's line.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -46,6 +47,20 @@ def _two_dashes(ctx: click.Context, args: list[str]) -> list[str]:
     return [f"-{word}" if word not in known and f"-{word}" in known else word for word in args]
 
 
+def _open_quote(line: str) -> str:
+    """The quote that is open at the end of a line; empty: none is."""
+    quote = ""
+    signs = iter(line)
+    for sign in signs:
+        if sign == "\\" and quote != "'":
+            next(signs, "")
+        elif sign == quote:
+            quote = ""
+        elif not quote and sign in "'\"":
+            quote = sign
+    return quote
+
+
 _BASH = """\
 %(complete_func)s() {
     local answer line="${COMP_LINE:0:COMP_POINT}"
@@ -62,8 +77,17 @@ complete -o nosort -F %(complete_func)s %(prog_name)s
 """
 
 
+#: What needs a backslash in a line of bash, outside of quotes.
+_HARMFUL = re.compile(r"[^\w@%+=:,./-]")
+#: What cannot stand in quotes of a kind without ending them, or meaning something.
+_ACTIVE = {"'": "'", '"': '"\\$`!'}
+
+
 class _Bash(_Answering, shell_completion.BashComplete):
-    """Gets the line, not bash's words: those are cut at the colons of addresses."""
+    """Gets the line, not bash's words: those are cut at the colons of addresses.
+
+    Gives words as they are to be typed: bash puts them into the line unquoted, and a topic may be called ``a|reboot``.
+    """
 
     source_template = _BASH
 
@@ -74,14 +98,19 @@ class _Bash(_Answering, shell_completion.BashComplete):
         line = os.environ.get("RMQ_COMP_LINE", "")
         words = shell_completion.split_arg_string(line)
         incomplete = words.pop() if words and not line[-1:].isspace() else ""
+        self._quote = _open_quote(line)
         breaks = os.environ.get("RMQ_COMP_BREAKS", "")
         #: What stands before the word that bash will replace.
         self._before = max((incomplete.rfind(one) + 1 for one in ":" if one in breaks), default=0)
         return words[1:], incomplete
 
     def format_completion(self, item: CompletionItem[Any]) -> str:
-        value = item.value[self._before :] if item.type == "plain" else item.value
-        return f"{item.type},{value}"
+        if item.type != "plain":
+            return f"{item.type},{item.value}"
+        value = item.value[self._before :]
+        if not self._quote:
+            return f"plain,{_HARMFUL.sub(lambda found: chr(92) + found[0], value)}"
+        return "none," if any(one in _ACTIVE[self._quote] for one in value) else f"plain,{value}"
 
 
 class _Zsh(_Answering, shell_completion.ZshComplete):

@@ -56,6 +56,47 @@ def test_what_could_stand_there(line: str, found: list[str]) -> None:
     assert completed(line) == found
 
 
+ODD = [
+    "a|reboot",
+    "a$(touch x)",
+    "a b",
+    "a;b",
+    "a'b",
+    'a"b',
+    "a`b`",
+    "a!b",
+    "a漢",
+    "a\nb",
+    "a\x1b[m",
+    "-rf",
+    "a\ud800",
+    "a\\b",
+]
+
+
+@pytest.mark.parametrize(
+    ("begun", "found"),
+    [
+        ("", ["a\\ b", "a\\!b", 'a\\"b', "a\\$\\(touch\\ x\\)", "a\\'b",
+              "a\\;b", "a\\\\b", "a\\`b\\`", "a\\|reboot", "a漢"]),
+        ("a\\|", ["a\\|reboot"]),
+        ("'a", ["a b", "a!b", 'a"b', "a$(touch x)", "a;b", "a\\b", "a`b`", "a|reboot", "a漢"]),
+        ('"a', ["a b", "a'b", "a;b", "a|reboot", "a漢"]),
+    ],
+)  # fmt: skip
+def test_a_name_that_bash_would_run_is_quoted(
+    begun: str, found: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def ask(kind: str, ctx: click.Context) -> list[str]:
+        return ODD
+
+    monkeypatch.setattr(names, "_ask", ask)
+    monkeypatch.setenv("RMQ_COMP_LINE", f"rmq consume {begun}")
+    made = SHELLS["bash"](command, {}, "rmq", "X")
+    answers = [line.split(",", 1) for line in made.complete().split("\n")]
+    assert [word for kind, word in answers if kind == "plain"] == found
+
+
 def test_every_option_called_broker_is_known_for_a_name_or_an_address() -> None:
     """``-b`` is an address in some of Java's commands and a name in others."""
     for name in COMMANDS:
