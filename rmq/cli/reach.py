@@ -14,7 +14,7 @@ The first of them that is there decides alone: a context's account never goes to
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,7 +22,10 @@ from rmq.cli.command import Refused
 from rmq.protocol.errors import ConfigError
 from rmq.runtime.world import World
 
-__all__ = ["as_whom", "reach"]
+if TYPE_CHECKING:
+    from rmq.cli.contexts.file import Context
+
+__all__ = ["as_whom", "cluster_words", "reach"]
 
 _ENVIRONMENT = ("NAMESRV_ADDR", "ROCKETMQ_NAMESRV_DOMAIN")
 
@@ -33,11 +36,32 @@ def reach(namesrv: str | None, context: str | None, credentials: str | None) -> 
     :raises click.UsageError: nothing says which cluster is meant, or two things do.
     :raises Refused: the file of contexts is not right, or has no such context.
     """
+    named = _named(namesrv, context)
+    if named is None:
+        return _given(namesrv=namesrv, **as_whom(credentials))
+    found = named[1]
+    own = {"credentials_file": found.credentials} if found.credentials and credentials is None else None
+    return _given(namesrv=found.namesrv, **(own or as_whom(credentials)))
+
+
+def cluster_words(namesrv: str | None, context: str | None) -> list[str]:
+    """Options that mean the same cluster in another shell, too; none where variables alone say which it is.
+
+    :raises click.UsageError: as :func:`reach`. :raises Refused: likewise.
+    """
+    named = _named(namesrv, context)
+    if named is None:
+        return ["-n", namesrv] if namesrv else []
+    return ["--context", named[0]]
+
+
+def _named(namesrv: str | None, context: str | None) -> tuple[str, Context] | None:
+    """The context that is meant, and its name; None: the option, or a variable, says the name servers."""
     if namesrv and context:
         raise click.UsageError("give name servers with -n or a context with --context, not both")
     name = context or ("" if namesrv else os.environ.get("RMQ_CONTEXT", ""))
     if namesrv or (not name and any(os.environ.get(one) for one in _ENVIRONMENT)):
-        return _given(namesrv=namesrv, **as_whom(credentials))
+        return None
     from rmq.cli.contexts.file import path_of_contexts, read_contexts
 
     try:
@@ -48,11 +72,9 @@ def reach(namesrv: str | None, context: str | None, credentials: str | None) -> 
                 "no name server: give one with -n host:port, or set NAMESRV_ADDR, or choose one with rmq context",
                 click.get_current_context(silent=True),
             )
-        found = contexts.named_as(name)
+        return name, contexts.named_as(name)
     except ConfigError as error:
         raise Refused(str(error)) from None
-    own = {"credentials_file": found.credentials} if found.credentials and credentials is None else None
-    return _given(namesrv=found.namesrv, **(own or as_whom(credentials)))
 
 
 def as_whom(credentials: str | None) -> dict[str, str]:

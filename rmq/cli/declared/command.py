@@ -46,7 +46,7 @@ async def diff(admin: AdminClient, out: Output, file: IO[bytes], cluster: str | 
     click.option("--dry-run", "only_say", is_flag=True, help="Say what would change, and change nothing."),
     click.option("--yes", "agreed", is_flag=True, help="Do not ask; needed where no terminal can be asked."),
     click.option("--undo", "notes", metavar="FILE", envvar="MQADMIN_UNDO",
-                 help="Write the commands that take it back behind what is in FILE.  [MQADMIN_UNDO]"),
+                 help="Write the commands that take it back before what is in FILE.  [MQADMIN_UNDO]"),
 )  # fmt: skip
 async def apply(
     admin: AdminClient, out: Output, file: IO[bytes], cluster: str | None, prune: bool, only_say: bool, agreed: bool,

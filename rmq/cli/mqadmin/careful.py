@@ -5,13 +5,14 @@ back, and ``--show-code`` gives the Python instead.
 ``--dry-run``         every change in a line, and none made; what the command asks for it, it asks
 a terminal            is shown the same, and asked, before messages, groups, offsets or rights go; scripts are not
 ``--yes``             goes on without asking
-``--undo FILE``       commands that take it back, written behind what is in the file; a terminal is told them as well
+``--undo FILE``       commands that take it back, written before what is in the file; a terminal is told them as well
 ====================  =================================================================================================
 """
 
 from __future__ import annotations
 
 import io
+import os
 import shlex
 import sys
 from collections.abc import Awaitable, Callable, Mapping
@@ -24,8 +25,11 @@ import click
 
 from rmq.cli.command import QUIET, Refused, is_quiet
 from rmq.cli.mqadmin.changes import CHANGING, DESTROYING
+from rmq.cli.mqadmin.notes import put_first
 from rmq.cli.mqadmin.output import Output
 from rmq.cli.mqadmin.recorder import Recorder
+from rmq.cli.mqadmin.text import plain
+from rmq.cli.reach import cluster_words
 from rmq.client.admin import AdminClient
 
 __all__ = ["CARE_WORDS", "PRETENDING", "Care", "care_options"]
@@ -52,7 +56,7 @@ def care_options(name: str) -> tuple[Callable[[Any], Any], ...]:
     if name in CHANGING:
         options += [
             click.option("--undo", "undo", metavar="FILE", envvar="MQADMIN_UNDO",
-                         help="Write the commands that take it back behind what is in FILE.  [MQADMIN_UNDO]"),
+                         help="Write the commands that take it back before what is in FILE.  [MQADMIN_UNDO]"),
             click.option("--dry-run", "dry_run", is_flag=True, help="Say what would change, and change nothing."),
         ]  # fmt: skip
     if name in DESTROYING:
@@ -62,7 +66,11 @@ def care_options(name: str) -> tuple[Callable[[Any], Any], ...]:
 
 @dataclass(slots=True)
 class Care:
-    """What was typed for one command. :param options: the client's arguments. :param typed: ``-n`` or ``--context``."""
+    """What was typed for one command.
+
+    :param options: the client's arguments. :param typed: the words that lead to the cluster, and by which account; none
+        where the environment alone says it.
+    """
 
     name: str
     dry_run: bool
@@ -74,8 +82,10 @@ class Care:
 
     @classmethod
     def of(cls, name: str, words: Mapping[str, Any], options: Mapping[str, Any]) -> Care:
-        typed = [word for letter, key in (("-n", "namesrv"), ("--context", "context")) if words.get(key)
-                 for word in (letter, words[key])]  # fmt: skip
+        typed = cluster_words(words.get("namesrv"), words.get("context"))
+        for option, key in (("--credentialsFile", "credentials"), ("--tlsCaFile", "tls_ca_file")):
+            typed += [option, os.path.abspath(words[key])] if words.get(key) else []
+        typed += ["--tls"] if words.get("tls") else []
         given = {key: words.get(key) for key in CARE_WORDS}
         return cls(
             name, bool(given["dry_run"]), bool(given["yes"]), given["undo"], bool(given["show_code"]), options, typed
@@ -96,7 +106,7 @@ class Care:
             return await work(admin, out)
         if self.dry_run:
             planned = (await self._seen(admin, work)).planned
-            lines = [line if line.startswith(" ") else f"would {line}" for line in planned]
+            lines = [plain(line if line.startswith(" ") else f"would {line}") for line in planned]
             return out.done({"dryRun": True, "changes": planned}, lines or ["would change nothing"])
         if self.name in DESTROYING and not self.yes and sys.stdin.isatty() and sys.stderr.isatty():
             await self._ask(admin, work)
@@ -127,30 +137,39 @@ class Care:
 
     async def _ask(self, admin: AdminClient, work: Work) -> None:
         for line in (await self._seen(admin, work)).planned:
-            click.echo(line if line.startswith(" ") else f"this will {line}", err=True)
+            click.echo(plain(line if line.startswith(" ") else f"this will {line}"), err=True)
         if not click.confirm("Go on?", err=True):
             raise Refused("nothing was changed")
 
     def note(self, notes: list[str], told: bool, admin: AdminClient) -> None:
         """Write notes of how to go back to the file, where one was named, and tell them. :param told: to a terminal."""
-        notes = list(dict.fromkeys(notes))
-        commands = [line if line.startswith("#") else shlex.join([*shlex.split(line), *self.typed]) for line in notes]
-        if not commands:
+        if not notes:
             return
+        # Whoever runs it in another shell, or tomorrow, is to reach the same cluster.
+        where = [] if {"-n", "--context"} & {*self.typed} else ["-n", ";".join(admin.name_server_addresses)]
+        commands = [
+            plain(line) if line.startswith("#") else shlex.join([*shlex.split(line), *where, *self.typed])
+            for line in _last_of_each(notes)
+        ]
+        most = _TOLD
         if self.undo is not None:
             at = datetime.fromtimestamp(admin.world.clock.now_ms() / 1000, UTC)
             head = f"# {at:%Y-%m-%dT%H:%M:%SZ} mqadmin {self.name}: what takes it back"
             try:
-                with open(self.undo, "a", encoding="utf-8") as file:
-                    file.write("\n".join([head, *commands]) + "\n")
+                put_first(admin.world.files, self.undo, [head, *commands])
             except OSError as error:
                 why = error.strerror or error
                 click.echo(f"mqadmin: {self.undo} cannot be written, the undo notes are: {why}", err=True)
-                told = True
+                told, most = True, len(commands)
         if told:
             click.echo("to take it back:", err=True)
-            for line in commands[:_TOLD]:
-                click.echo(f"  {line}", err=True)
-            if len(commands) > _TOLD:
-                rest = f"{len(commands) - _TOLD} lines more"
+            for line in commands[:most]:
+                click.echo(f"  {plain(line)}", err=True)
+            if len(commands) > most:
+                rest = f"{len(commands) - most} lines more"
                 click.echo(f"  ... {rest}: {self.undo or '--undo FILE'} has all of them", err=True)
+
+
+def _last_of_each(lines: list[str]) -> list[str]:
+    """Without those that come again: of two that are the same, the last one brings back what was there first."""
+    return list(dict.fromkeys(reversed(lines)))[::-1]

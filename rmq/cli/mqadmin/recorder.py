@@ -39,7 +39,7 @@ class Recorder:
     """:param pretend: changes are told in :attr:`planned`, and not done.
 
     :param before: looks at what a change will replace; what it gives is in :attr:`notes` once the change was done,
-        in part, too.
+        in part, too, the last change first.
     """
 
     admin: AdminClient
@@ -65,7 +65,8 @@ class Recorder:
             try:
                 return await operation(*args, **kwargs)
             finally:
-                self.notes += notes
+                # What was changed last is taken back first; the lines of one change stay in their order.
+                self.notes[:0] = notes
         change = CHANGES[name]
         self.planned.append(change.says(call.words))
         answers = await change.answers(self.admin, call.words)

@@ -15,6 +15,8 @@ from rmq import AdminClient, Message, Producer, PullConsumer
 from rmq.cli.command import invoke
 from rmq.cli.mqadmin.changes import CHANGING
 from rmq.cli.mqadmin.commands import root
+from rmq.cli.rmq import command
+from rmq.protocol.errors import ClientError
 from rmq.testing.cluster import BlockingCluster
 
 SECRETS = """
@@ -247,6 +249,46 @@ def test_on_a_terminal_somebody_is_asked_and_told(tool: Tool, monkeypatch: pytes
     assert tool.err == ""
     tool("deleteKvConfig -s N -k here", "--yes")
     assert len(asked) == 2
+
+
+def test_several_changes_are_taken_back_the_last_one_first(tool: Tool, tmp_path: Path) -> None:
+    notes = tmp_path / "undo"
+    tool("updateTopic -b BROKER -t Twice -r 8 -w 8")
+    before = tool.state()
+    for queues in (4, 2, 4, 1):
+        tool(f"updateTopic -b BROKER -t Twice -r {queues} -w {queues}", "--undo", str(notes))
+    for line in notes.read_text().splitlines():
+        if words := shlex.split(line, comments=True):
+            assert invoke(root, "mqadmin", words[1:]) == 0, line
+    assert tool.state() == before
+    tool("deleteTopic -t Twice -c DefaultCluster")
+
+
+def test_undo_notes_say_which_cluster(tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    notes = tmp_path / "undo"
+    monkeypatch.setenv("RMQ_CONTEXTS", str(tmp_path / "contexts.yml"))
+    monkeypatch.setenv("NAMESRV_ADDR", tool.namesrv)
+    words = ["updateKvConfig", "-s", "N", "-k", "which", "-v", "x", "--undo", str(notes)]
+    assert invoke(root, "mqadmin", words) == 0
+    monkeypatch.delenv("NAMESRV_ADDR")
+    assert invoke(command, "rmq", ["context", "set", "here", "-n", tool.namesrv]) == 0
+    assert invoke(root, "mqadmin", words) == 0
+    first, second = (line for line in notes.read_text().splitlines() if not line.startswith("#"))
+    assert first == "mqadmin updateKvConfig -s N -k which -v x --context here"
+    assert second == f"mqadmin deleteKvConfig -s N -k which -n {tool.namesrv}"
+    tool("deleteKvConfig -s N -k which")
+
+
+def test_what_a_server_says_is_no_command_of_an_undo_file(
+    tool: Tool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async def refused(*words: object) -> str:
+        raise ClientError("no\nrm -rf ~\r\x1b[2K")
+
+    monkeypatch.setattr("rmq.aio.AdminClient.kv_config", refused)
+    tool("updateKvConfig -s N -k here -v old", "--undo", str(tmp_path / "undo"))
+    _, line = (tmp_path / "undo").read_text().splitlines()
+    assert line == r"# what was there before could not be looked at: no\nrm -rf ~\r\x1b[2K"
 
 
 def test_an_undo_file_that_cannot_be_written_loses_no_note(tool: Tool) -> None:
