@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
+from rmq.cli.mqadmin.text import plain
+
 __all__ = ["Finding", "judged"]
 
 
@@ -25,7 +27,7 @@ class Finding:
         """All of it in one line."""
         mark = "" if self.wrong is None else "WRONG  " if self.wrong else "look   "
         why = f": {self.why}" if self.why else ""
-        return f"{mark}{self.where}: {self.what}{why}; {self.do}"
+        return plain(f"{mark}{self.where}: {self.what}{why}; {self.do}")
 
     def table(self) -> dict[str, object]:
         """For programs: what there is of it."""

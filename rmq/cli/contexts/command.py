@@ -8,7 +8,7 @@ import click
 import orjson
 
 from rmq.cli.command import CONTEXT, Commands, Refused
-from rmq.cli.contexts.file import Context, Contexts, path_of_contexts, read_contexts, refuse_name
+from rmq.cli.contexts.file import Context, Contexts, path_of_contexts, read_contexts, refuse_addresses, refuse_name
 from rmq.protocol.errors import ConfigError
 from rmq.runtime.world import World
 
@@ -91,6 +91,10 @@ def set_(name: str, namesrv: str | None, credentials: str | None, use_it: bool) 
     namesrv = namesrv or (old.namesrv if old else None)
     if not namesrv:
         raise click.UsageError(f"where is {name}? Give its name servers with -n host:port", click.get_current_context())
+    try:
+        refuse_addresses(namesrv)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="'-n' / '--namesrv'") from None
     if credentials is None:
         path = old.credentials if old else None
     else:

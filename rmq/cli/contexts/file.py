@@ -21,10 +21,10 @@ import re
 from dataclasses import dataclass, field
 
 from rmq.auth.document import Mapping, Node, Scalar, parse_document
-from rmq.protocol.errors import ConfigError
+from rmq.protocol.errors import ClientError, ConfigError
 from rmq.runtime.world import Files
 
-__all__ = ["Context", "Contexts", "path_of_contexts", "read_contexts", "refuse_name"]
+__all__ = ["Context", "Contexts", "path_of_contexts", "read_contexts", "refuse_addresses", "refuse_name"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _KEYS = ("namesrv", "credentials")
@@ -91,6 +91,18 @@ def refuse_name(name: str) -> None:
         raise ValueError(f"{name!r} is no name of a context: letters, digits, and _ . - behind the first")
 
 
+def refuse_addresses(namesrv: str) -> None:
+    """:raises ValueError: these can be no name servers."""
+    from rmq.client.nameservers import parse_addresses
+
+    try:
+        found = parse_addresses(namesrv)
+    except ClientError as error:
+        raise ValueError(str(error)) from None
+    if not found:
+        raise ValueError(f"{namesrv!r} names no server: host:port;host:port is expected")
+
+
 def read_contexts(files: Files, path: str) -> Contexts:
     """What stands in the file; nothing where there is none.
 
@@ -130,6 +142,10 @@ def _context(path: str, name: str, node: Node) -> Context:
     namesrv, credentials = texts.get("namesrv"), texts.get("credentials")
     if not namesrv:
         raise ConfigError(f"{path}:{node.line}: the context {name} has no namesrv: host:port is expected")
+    try:
+        refuse_addresses(namesrv)
+    except ValueError as error:
+        raise ConfigError(f"{path}:{values.values['namesrv'].line}: {name}: {error}") from None
     if credentials:
         credentials = os.path.join(os.path.dirname(path), os.path.expanduser(credentials))
     return Context(namesrv, credentials or None)

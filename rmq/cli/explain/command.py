@@ -75,7 +75,7 @@ async def _message(admin: AdminClient, out: Output, msg_id: str, topic: str | No
         names = names if only is None else [only]
         told = [one for one in await asyncio.gather(*map(look, names)) if one is not None]
 
-    def classic() -> Iterator[str]:
+    def lines() -> Iterator[str]:
         yield from _where(message, now, kept is not None)
         if kept is not None:
             yield f"  {kept[0]}"
@@ -86,6 +86,9 @@ async def _message(admin: AdminClient, out: Output, msg_id: str, topic: str | No
             yield f"  next: {one.next}"
         if kept is None and not told and not out.missing:
             yield f"no group consumes {message.topic}: it stays until its time is over (fileReservedTime)"
+
+    def classic() -> Iterator[str]:
+        return map(plain, lines())
 
     about = {
         "messageId": message.msg_id, "offsetMessageId": message.offset_msg_id, "topic": real_topic(message),
@@ -102,11 +105,11 @@ def _where(message: MessageExt, now: int, kept: bool) -> Iterator[str]:
     where = f"{message.broker_name}/{message.queue_id} at {message.queue_offset}"
     if kept:  # a queue of the broker's own
         where = f"kept by {message.broker_name}"
-    yield plain(f"{message.msg_id} of {real_topic(message)}: {where}")
+    yield f"{message.msg_id} of {real_topic(message)}: {where}"
     marks = [f"{name} {value}" for name, value in (("tag", message.tags), ("keys", message.keys)) if value]
     size = f"{len(message.body)} bytes"
     stored = f"stored {clock(message.store_timestamp)}, {ago(now - message.store_timestamp)} ago"
-    yield plain(f"  {', '.join([stored, size, *marks])}")
+    yield f"  {', '.join([stored, size, *marks])}"
     host, port = message.born_host
     took = message.store_timestamp - message.born_timestamp
     # Clocks of two machines: what is less than nothing says only that they differ.
@@ -157,7 +160,7 @@ async def _group(admin: AdminClient, out: Output, name: str) -> int:
     findings = sorted(findings_of(group), key=lambda one: not one.wrong)
 
     def classic() -> Iterator[str]:
-        yield from _lines(group, owners, findings)
+        yield from map(plain, _lines(group, owners, findings))
 
     if out.form == "table":
         out.form = "classic"

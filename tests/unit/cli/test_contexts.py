@@ -98,6 +98,8 @@ def test_a_file_of_credentials_beside_the_contexts_moves_with_them(contexts: Con
         ("contexts:\n  prod: a:1", "2: prod: keys with values are expected"),
         ("contexts:\n  prod: {namesrv: [a]}", "2: namesrv of prod: a text is expected"),
         ("contexts:\n  'a b': {namesrv: 'a:1'}", "2: 'a b' is no name of a context"),
+        ("contexts:\n  prod:\n    namesrv: a", "3: prod: the name server address 'a' is not host:port"),
+        ("contexts:\n  prod: {namesrv: ;;}", "2: prod: ';;' names no server"),
         ("contexts: [", "this is no YAML"),
     ],
 )  # fmt: skip
@@ -116,6 +118,8 @@ def test_what_is_wrong_in_the_file_is_named(contexts: Contexts, text: str, said:
         (["use", "other"], "there is no context other: there are prod"),
         (["set", "new"], "where is new? Give its name servers with -n host:port"),
         (["set", "-n", "a:1", "a/b"], "'a/b' is no name of a context"),
+        (["set", "new", "-n", "a"], "the name server address 'a' is not host:port"),
+        (["set", "new", "-n", ";;"], "';;' names no server: host:port;host:port is expected"),
         (["set", "prod", "--credentials", "/no/such"], "/no/such is no file"),
     ],
 )
