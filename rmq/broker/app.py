@@ -18,6 +18,7 @@ from rmq.broker.outward.registration import Registrar
 from rmq.broker.parts import Ground
 from rmq.broker.pop.assignment import Assignment
 from rmq.broker.pop.modes import RequestModes
+from rmq.broker.raft.found import look
 from rmq.broker.raft.group import Group
 from rmq.broker.raft.link import GroupLink
 from rmq.broker.replication.metadata import BesideTables
@@ -290,6 +291,7 @@ class BrokerApp:
 
     async def _load(self) -> None:
         """Read what is on disk, in Java's order (store-and-broker.md 1.1)."""
+        look(self.world.files, self.settings.store_path_root_dir, in_group=self.group is not None)
         self.metadata.load()
         self.store.show_progress = self.show_progress
         recovered = await self.store.load()

@@ -10,7 +10,7 @@ from rmq.broker.parts import Ground
 from rmq.broker.raft.driver import RaftDriver
 from rmq.broker.raft.links import Links
 from rmq.broker.raft.peers import Peers
-from rmq.broker.raft.sidecar import Kept, Sidecar
+from rmq.broker.raft.sidecar import Kept, Sidecar, Whose
 from rmq.broker.replication.slave_service import SlaveStatus
 from rmq.broker.store.trouble import Trouble
 from rmq.protocol.errors import RMQError, StoreError
@@ -38,7 +38,9 @@ class Group:
         self._store = ground.store
         self.peers = Peers.of(ground.settings)
         self._become = become
-        self._sidecar = Sidecar(ground.world, ground.settings.store_path_root_dir)
+        members = self.peers.members
+        whose = Whose(self.peers.group, members.me, members.voters)
+        self._sidecar = Sidecar(ground.world, ground.settings.store_path_root_dir, whose)
         self._kept: Kept | None = None
         self.driver: RaftDriver | None = None
         self._links: Links | None = None

@@ -5,11 +5,13 @@ Every file is small, one JSON object, and replaced as a whole, synced::
     file      content
     vote      {"term": the highest seen, "vote": whom this member has voted for in it, or null}
     terms     {"starts": [[term, commit-log offset where it begins], ...]}
-    members   {"disk": what this member calls its disk, "others": {id: what that one calls its own}}
+    members   {"group": its name, "me": this member's id, "ids": [those of all, sorted], "disk": what this member
+              calls its disk, "others": {id: what that one calls its own}}
     commit    {"end": up to where the log was committed when that was noted last}
 
-The first three are Raft's, and on the disk before anybody hears of what they say. ``commit`` is a note: it says what
-consumers may be shown of a log right after a start, before the group has said more.
+The first three are Raft's, and on the disk before anybody hears of what they say. They are one member's of one group:
+who comes with other settings would break what that one has promised. ``commit`` is a note: it says what consumers may
+be shown of a log right after a start, before the group has said more.
 """
 
 from __future__ import annotations
@@ -23,7 +25,19 @@ from rmq.protocol.errors import StoreError
 from rmq.raft.position import Position
 from rmq.runtime.world import World
 
-__all__ = ["Kept", "Sidecar"]
+__all__ = ["FOLDER", "Kept", "Sidecar", "Whose"]
+
+#: Its name, in the store.
+FOLDER = "raft"
+
+
+class Whose(NamedTuple):
+    """Which member of which group, as ``dLegerGroup``, ``dLegerSelfId`` and ``dLegerPeers`` say."""
+
+    group: str
+    me: str
+    #: The ids of all members: one may move to another address.
+    ids: tuple[str, ...]
 
 
 class Kept(NamedTuple):
@@ -43,18 +57,20 @@ class Sidecar:
     """The files of one member.
 
     :param root: the folder of its store.
+    :param whose: the member.
     """
 
-    def __init__(self, world: World, root: str) -> None:
+    def __init__(self, world: World, root: str, whose: Whose) -> None:
         self._files = world.files
         self._offload = world.offload
         self._random = world.random
-        self.folder = os.path.join(root, "raft")
+        self._whose = whose._replace(ids=tuple(sorted(whose.ids)))
+        self.folder = os.path.join(root, FOLDER)
 
     async def load(self) -> Kept:
         """Everything; of a new member, what it begins with, which is on the disk then.
 
-        :raises StoreError: a file cannot be read, or says nothing that it could.
+        :raises StoreError: a file cannot be read, or says nothing that it could; or they are another member's.
         """
         vote, terms = await self._read("vote"), await self._read("terms")
         members, commit = await self._read("members"), await self._read("commit")
@@ -69,6 +85,8 @@ class Sidecar:
             if members is None:
                 members = {"disk": f"{self._random.getrandbits(96):024x}", "others": {}}
                 await self.save_members(members["disk"], {})
+            else:
+                self._belongs(Whose(str(members["group"]), str(members["me"]), tuple(map(str, members["ids"]))))
             starts = tuple(Position(int(term), int(end)) for term, end in (terms or {"starts": [[0, 0]]})["starts"])
             hard = vote or {"term": 0, "vote": None}
             voted = hard["vote"]
@@ -89,11 +107,29 @@ class Sidecar:
 
     async def save_members(self, disk: str, others: dict[str, str]) -> None:
         """:raises OSError: they are not on the disk."""
-        await self._write("members", {"disk": disk, "others": others})
+        whose = self._whose
+        await self._write(
+            "members",
+            {"group": whose.group, "me": whose.me, "ids": list(whose.ids), "disk": disk, "others": others},
+        )
 
     async def save_commit(self, end: int) -> None:
         """:raises OSError: it is not on the disk."""
         await self._write("commit", {"end": end})
+
+    def _belongs(self, kept: Whose) -> None:
+        """:raises StoreError: to another member, of this group or another."""
+        keys = {"group": "dLegerGroup", "me": "dLegerSelfId", "ids": "the ids in dLegerPeers"}
+        told = [
+            f"{keys[name]} {_text(was)}, and the settings say {_text(now)}"
+            for name, was, now in zip(Whose._fields, kept, self._whose, strict=True)
+            if was != now
+        ]
+        if told:
+            raise StoreError(
+                f"{self.folder} is of a member with {'; '.join(told)}: put the settings back, or give this member the "
+                "store that is its own (docs/failover.md says how a group begins anew with the log of one)"
+            )
 
     def _path(self, name: str) -> str:
         return os.path.join(self.folder, name)
@@ -118,3 +154,7 @@ class Sidecar:
             self._files.mkdir(self.folder)
             self._files.sync_dir(os.path.dirname(self.folder))
         self._files.write_atomic(path, content)
+
+
+def _text(value: object) -> str:
+    return ";".join(map(str, value)) if isinstance(value, tuple) else str(value)

@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import pytest
 
-from rmq.broker.raft.sidecar import Sidecar
+from rmq.broker.raft.sidecar import Sidecar, Whose
 from rmq.protocol.errors import StoreError
 from rmq.raft.position import Position
 from rmq.testing.simworld import Simulation
 from tests.support.virtual import in_virtual_time
+
+WHOSE = Whose("group", "n0", ("n0", "n1", "n2"))
 
 
 @in_virtual_time
 async def test_what_was_kept_is_found_after_a_power_cut() -> None:
     simulation = Simulation(1)
     node = simulation.node("n0")
-    first = await Sidecar(node.world, "/store").load()
+    first = await Sidecar(node.world, "/store", WHOSE).load()
     assert first[:4] == (0, None, (Position(0, 0),), 0)
     assert first.new
-    sidecar = Sidecar(node.world, "/store")
+    sidecar = Sidecar(node.world, "/store", WHOSE)
     await sidecar.save_vote(4, "n2")
     await sidecar.save_terms((Position(0, 0), Position(4, 700)))
     await sidecar.save_members(first.disk, {"n1": "b"})
     await sidecar.save_commit(690)
     node.disk.power_cut(simulation.random)
-    found = await Sidecar(node.world, "/store").load()
+    found = await Sidecar(node.world, "/store", WHOSE).load()
     assert found == (4, "n2", (Position(0, 0), Position(4, 700)), 690, first.disk, {"n1": "b"}, False)
 
 
@@ -32,7 +34,7 @@ async def test_what_was_kept_is_found_after_a_power_cut() -> None:
 @in_virtual_time
 async def test_a_member_that_has_lost_what_it_promised_does_not_start(gone: str) -> None:
     world = Simulation(1).node("n0").world
-    sidecar = Sidecar(world, "/store")
+    sidecar = Sidecar(world, "/store", WHOSE)
     await sidecar.load()
     await sidecar.save_vote(4, "n2")
     await sidecar.save_terms((Position(0, 0), Position(4, 700)))
@@ -47,8 +49,29 @@ async def test_a_member_that_has_lost_what_it_promised_does_not_start(gone: str)
 @in_virtual_time
 async def test_a_damaged_vote_is_named(content: bytes) -> None:
     world = Simulation(1).node("n0").world
-    sidecar = Sidecar(world, "/store")
+    sidecar = Sidecar(world, "/store", WHOSE)
     await sidecar.load()
     world.files.write_atomic("/store/raft/vote", content)
     with pytest.raises(StoreError, match="raft"):
         await sidecar.load()
+
+
+@pytest.mark.parametrize(
+    ("whose", "told"),
+    [
+        (Whose("other", "n0", WHOSE.ids), "dLegerGroup group, and the settings say other: put"),
+        (Whose("group", "n1", WHOSE.ids), "dLegerSelfId n0, and the settings say n1: put"),
+        (Whose("group", "n0", ("n0", "n1", "n3")), "the ids in dLegerPeers n0;n1;n2, and the settings say n0;n1;n3"),
+        (Whose("other", "n1", WHOSE.ids), "dLegerGroup group, and the settings say other; dLegerSelfId n0, and"),
+    ],
+)  # fmt: skip
+@in_virtual_time
+async def test_another_member_does_not_go_on_with_it(whose: Whose, told: str) -> None:
+    world = Simulation(1).node("n0").world
+    await Sidecar(world, "/store", WHOSE).load()
+    with pytest.raises(StoreError, match=f"/store/raft is of a member with {told}"):
+        await Sidecar(world, "/store", whose).load()
+    with pytest.raises(StoreError):  # nothing was written meanwhile
+        await Sidecar(world, "/store", whose).load()
+    again = WHOSE._replace(ids=("n2", "n0", "n1"))
+    assert not (await Sidecar(world, "/store", again).load()).new

@@ -1,0 +1,65 @@
+"""A store that another kind of broker has left: refused where messages would silently not be there, else told of."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from rmq.protocol.errors import StoreError
+from tests.support.raft.brokers import GroupCluster
+from tests.support.virtual import in_virtual_time
+
+
+def _left(cluster: GroupCluster, *paths: str) -> None:
+    """Put files into the store of ``n0``."""
+    files = cluster.simulation.nodes["n0"].files
+    for path in paths:
+        folder = path.rpartition("/")[0]
+        at = ""
+        for part in folder.strip("/").split("/"):
+            at += f"/{part}"
+            if not files.is_dir(at):
+                files.mkdir(at)
+        files.write_atomic(path, b"x")
+
+
+def _unstarted(seed: int) -> GroupCluster:
+    cluster = GroupCluster(seed=seed)
+    cluster.waits = True
+    return cluster
+
+
+@pytest.mark.parametrize("path", ["data/00000000000000000000", "index/00000000000000000000"])
+@in_virtual_time
+async def test_a_member_does_not_start_beside_javas_log(path: str) -> None:
+    async with _unstarted(1) as cluster:
+        _left(cluster, f"/store/dledger-n0/{path}")
+        with pytest.raises(StoreError, match=r"^/store/dledger-n0 has the log of Java's .* storePathRootDir"):
+            await cluster.begin("n0")
+        files = cluster.simulation.nodes["n0"].files
+        assert files.list("/store") == ["dledger-n0"]
+        files.unlink(f"/store/dledger-n0/{path}")
+        await cluster.begin("n0")  # folders without files
+
+
+@in_virtual_time
+async def test_a_plain_broker_says_what_is_not_there(caplog: pytest.LogCaptureFixture) -> None:
+    async with _unstarted(2) as cluster:
+        _left(cluster, "/store/dledger-n0/data/00000000000000000000")
+        with caplog.at_level(logging.WARNING, "rmq.broker.raft.found"):
+            await cluster.begin("n0", enableDLegerCommitLog="false")
+        assert "/store/dledger-n0 has the log of Java's DLedger" in caplog.text
+
+
+@in_virtual_time
+async def test_a_member_that_starts_as_a_plain_broker_says_what_that_means(caplog: pytest.LogCaptureFixture) -> None:
+    async with _unstarted(3) as cluster:
+        with caplog.at_level(logging.WARNING, "rmq.broker.raft.found"):
+            await cluster.stop_broker(await cluster.begin("n0"))
+            cluster.members.clear()
+            caplog.clear()
+            await cluster.begin("n0", enableDLegerCommitLog="false")
+        [told] = caplog.messages
+        assert told.startswith("/store/raft says that this store was that of a member of a group")
+        assert "docs/failover.md" in told
