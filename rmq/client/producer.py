@@ -106,6 +106,14 @@ class Producer(Lookups):
             raise
         self._stopped = False
         self._instance = instance
+        try:
+            await self._begin(instance)
+        except BaseException:  # cancelled: nobody shuts down what has not started
+            await self.shutdown()
+            raise
+
+    async def _begin(self, instance: ClientInstance) -> None:
+        """The rest of a start, in a client instance that is joined."""
         if self._trace is not None:
             inner = inner_options(self._settings)
             self._trace.tracer.start(Producer(inner_group(self.group, "PRODUCE"), world=self._world, **inner))
@@ -127,9 +135,11 @@ class Producer(Lookups):
             instance, self._instance = self._instance, None
             if instance is not None:
                 self._stopped = True
-                if self._trace is not None:
-                    await self._trace.tracer.stop()
-                await instance.leave(producer=self.group)
+                try:
+                    if self._trace is not None:
+                        await self._trace.tracer.stop()
+                finally:
+                    await instance.leave(producer=self.group)
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -144,14 +144,17 @@ class Tracer:
         if self._post is None:
             return
         self._post = None
-        await self._tasks.close()
         try:
+            await self._tasks.close()
             async with patience.timeout(_END):
                 await self._empty()
         except TimeoutError:
-            self._lose(len(self._waiting), "the client ended before they could be sent")
-            self._waiting.clear()
-        await self._producer.shutdown()
+            log.debug("group %s: no broker took the last trace records within %g s", self._who, _END)
+        finally:
+            if self._waiting:
+                self._lose(len(self._waiting), "the client ended before they could be sent")
+                self._waiting.clear()
+            await self._producer.shutdown()
 
     def _wake(self) -> None:
         self._some.set()

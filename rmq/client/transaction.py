@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self, Unpack
 from rmq.client.attempts import send_address
 from rmq.client.consumer.listeners import ends_task
 from rmq.client.hooks import EndTransactionHookContext
+from rmq.client.instance import ClientInstance
 from rmq.client.message import Message, MessageExt, MessageQueue
 from rmq.client.producer import Producer
 from rmq.client.results import SendResult, SendStatus, TransactionSendResult, TransactionState
@@ -91,27 +92,30 @@ class TransactionProducer(Producer):
 
         :raises ClientError: no name server is known, or the group has a producer in this client already.
         """
-        if self._instance is not None:
-            return
         await super().start()
+
+    async def _begin(self, instance: ClientInstance) -> None:
+        await super()._begin(instance)
         self._tasks = TaskOwner(f"checks of {self.group}")
         self._pool = self._world.pool(self._settings.check_thread_pool_max_size, f"rmq-check-{self.group}")
         self._pool.keep(self._settings.check_thread_pool_min_size)
-        self._client.transactions[self.group] = self
-        self._client.sought.add(self.group)
-        await self._client.learn_masters()
+        instance.transactions[self.group] = self
+        instance.sought.add(self.group)
+        await instance.learn_masters()
 
     async def shutdown(self) -> None:
         """Leave, and close the connections. Transactions that are not ended are asked about elsewhere."""
         instance, tasks, pool = self._instance, self._tasks, self._pool
         if instance is not None and instance.transactions.get(self.group) is self:
             del instance.transactions[self.group]
-        if tasks is not None:
-            await tasks.close()
-        if pool is not None:
-            pool.close()
         self._tasks = self._pool = None
-        await super().shutdown()
+        try:
+            if tasks is not None:
+                await tasks.close()
+        finally:
+            if pool is not None:
+                pool.close()
+            await super().shutdown()
 
     async def send_in_transaction(
         self, message: Message, local: LocalTransaction, *, timeout: Duration | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 
@@ -21,18 +22,24 @@ async def end_each(whole: str, parts: dict[str, Stop]) -> bool:
     :param whole: what ends, for the log.
     :param parts: name of the part -> what ends it, in order.
     :returns: whether all of them ended as they should.
+    :raises CancelledError: whoever waits here was cancelled; the part that was ending then may not have ended, and all
+        later ones have.
     """
-    clean = True
+    clean, cancelled = True, None
     for name, stop in parts.items():
         try:
             result = stop()
             if inspect.isawaitable(result):
                 result = await result
+        except asyncio.CancelledError as error:
+            cancelled = error
         except Exception:
             clean = False
             log.exception("%s: %s did not end cleanly; the rest ends all the same", whole, name)
         else:
             clean = clean and result is not False
+    if cancelled is not None:
+        raise cancelled
     return clean
 
 
@@ -58,12 +65,20 @@ class Parts:
         self._begun.append((name, stop))
 
     async def unwind(self) -> list[str]:
-        """End every part, the newest first; the names of those that did not end as they should."""
-        failed = []
+        """End every part, the newest first; the names of those that did not end as they should.
+
+        :raises CancelledError: see :func:`end_each`.
+        """
+        failed, cancelled = [], None
         while self._begun:
             name, stop = self._begun.pop()
-            if not await end_each(self._whole, {name: stop}):
-                failed.append(name)
+            try:
+                if not await end_each(self._whole, {name: stop}):
+                    failed.append(name)
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is not None:
+            raise cancelled
         return failed
 
     def __len__(self) -> int:

@@ -171,10 +171,12 @@ class Membership:
         finally:
             try:
                 await self.store.close()
-                if self._trace is not None:
-                    await self._trace.tracer.stop()
             finally:
-                await self.instance.leave(consumer=self._consumer.group)
+                try:
+                    if self._trace is not None:
+                        await self._trace.tracer.stop()
+                finally:
+                    await self.instance.leave(consumer=self._consumer.group)
 
     async def _end_tasks(self) -> None:
         ending = asyncio.get_running_loop().create_task(self.tasks.close(), name="end of tasks")

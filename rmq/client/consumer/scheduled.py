@@ -128,9 +128,12 @@ class ScheduledPullConsumer(PullConsumer):
         for wake in self._wakes.values():
             wake.set()
         limit = self._settings.await_termination_when_shutdown
-        if self._calls and (await asyncio.wait(self._calls, timeout=limit))[1]:
-            log.warning("group %s: calls still run after %g s, the shutdown goes on without them", self.group, limit)
-        await super().shutdown()
+        try:
+            if self._calls and (await asyncio.wait(self._calls, timeout=limit))[1]:
+                text = "group %s: calls still run after %g s, the shutdown goes on without them"
+                log.warning(text, self.group, limit)
+        finally:
+            await super().shutdown()
 
     async def _rebalance(self) -> None:
         await super()._rebalance()

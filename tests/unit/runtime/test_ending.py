@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 import pytest
@@ -36,3 +37,20 @@ async def test_whether_all_parts_ended_is_known() -> None:
     assert await end_each("the whole", {"one": lambda: None, "two": lambda: 0})
     assert not await end_each("the whole", {"one": lambda: False, "two": lambda: None})
     assert not await end_each("the whole", {"one": fails})
+
+
+async def test_who_is_cancelled_meanwhile_ends_the_rest_all_the_same() -> None:
+    ended: list[str] = []
+
+    async def for_ever() -> None:
+        await asyncio.Event().wait()
+
+    parts = Parts("the whole")
+    parts.push("the store", lambda: ended.append("store"))
+    parts.push("the slow one", lambda: end_each("its own", {"one": for_ever, "two": lambda: ended.append("two")}))
+    ending = asyncio.ensure_future(parts.unwind())
+    await asyncio.sleep(0)
+    ending.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await ending
+    assert ended == ["two", "store"]
