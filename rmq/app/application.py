@@ -18,6 +18,7 @@ from rmq.app.payload import codec_of
 from rmq.app.topic import Topic
 from rmq.client.checks import check_function, check_group, typed
 from rmq.client.consumer.listeners import ConsumeContext
+from rmq.client.life import ends, starts
 from rmq.client.settings import ClientOptions, Duration, ProducerOptions, PushConsumerOptions
 from rmq.protocol.errors import ClientError, WrongType
 from rmq.runtime.aside import logger
@@ -231,6 +232,7 @@ class App:
         each = ((group, consumer.missing) for group, consumer in self.consumers.items())
         return next((f"group {group}: {why}" for group, why in each if why is not None), None)
 
+    @starts
     async def start(self) -> None:
         """Begin to receive; starting a started application does nothing.
 
@@ -264,6 +266,7 @@ class App:
         stops: dict[str, Stop] = {f"group {group}": one.shutdown for group, one in self.consumers.items()}
         await asyncio.gather(*(end_each(self.name, {what: stop}) for what, stop in stops.items()))
 
+    @ends
     async def stop(self) -> None:
         """Take nothing more, let running listeners finish, then end the producer and what ``lifespan`` made."""
         parts, self._parts, self._up = self._parts, None, False

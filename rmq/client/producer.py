@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self, TypeVar, Unpack
 
 from rmq.client.checks import check_queue, check_text, check_topic, check_word, seconds, typed
 from rmq.client.instance import ClientInstance, connect_instance
+from rmq.client.life import ends, starts
 from rmq.client.lookup import Lookups
 from rmq.client.message import Message, MessageExt, MessageQueue
 from rmq.client.namespace import Namespace
@@ -90,6 +91,7 @@ class Producer(Lookups):
             )
         return self._instance
 
+    @starts
     async def start(self) -> None:
         """Join the client instance; asks no broker yet, and name servers for ``topics``. Again it does nothing.
 
@@ -123,6 +125,7 @@ class Producer(Lookups):
             except RMQError as error:
                 log.warning("the route of %s is asked for again: %s", topic, error)
 
+    @ends
     async def shutdown(self) -> None:
         """Wait for the asynchronous sends and requests under way (each has its own timeout), leave, close the
         connections."""

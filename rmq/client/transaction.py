@@ -13,6 +13,7 @@ from rmq.client.attempts import send_address
 from rmq.client.consumer.listeners import ends_task
 from rmq.client.hooks import EndTransactionHookContext
 from rmq.client.instance import ClientInstance
+from rmq.client.life import ends, starts
 from rmq.client.message import Message, MessageExt, MessageQueue
 from rmq.client.producer import Producer
 from rmq.client.results import SendResult, SendStatus, TransactionSendResult, TransactionState
@@ -85,6 +86,7 @@ class TransactionProducer(Producer):
         """The same producer, not started: for a forked child."""
         return TransactionProducer(self.group, self._check, **self._options)
 
+    @starts
     async def start(self) -> None:
         """Join the client instance, make itself known to every master, and answer the checks of brokers.
 
@@ -103,6 +105,7 @@ class TransactionProducer(Producer):
         instance.sought.add(self.group)
         await instance.learn_masters()
 
+    @ends
     async def shutdown(self) -> None:
         """Leave, and close the connections. Transactions that are not ended are asked about elsewhere."""
         instance, tasks, pool = self._instance, self._tasks, self._pool

@@ -10,6 +10,7 @@ from typing import Self, TypeVar, Unpack
 from rmq.client.admin.answers import Answers
 from rmq.client.checks import typed
 from rmq.client.instance import ClientInstance, connect_instance
+from rmq.client.life import ends, starts
 from rmq.client.lookup import Lookups
 from rmq.client.settings import AdminOptions, AdminSettings
 from rmq.protocol.bodies.cluster import ClusterInfo
@@ -71,6 +72,7 @@ class Asking(Lookups):
             raise ClientError("the admin client is not started: use it with 'with', or call start()")
         return self._instance
 
+    @starts
     async def start(self) -> None:
         """:raises ClientError: no name server is known."""
         if self._instance is None:
@@ -78,6 +80,7 @@ class Asking(Lookups):
             await instance.acquire()
             self._instance = instance
 
+    @ends
     async def shutdown(self) -> None:
         """Close the connections."""
         instance, self._instance = self._instance, None

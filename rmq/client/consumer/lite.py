@@ -24,6 +24,7 @@ from rmq.client.consumer.rebalance import Rebalance
 from rmq.client.consumer.statistics import TopicStatistics
 from rmq.client.consumer.subscriptions import Subscriptions, refuse_mixture
 from rmq.client.instance import instances_of
+from rmq.client.life import ends, starts
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.namespace import Namespace
 from rmq.client.settings import Duration, LitePullConsumerOptions, LitePullConsumerSettings, lists_options
@@ -131,6 +132,7 @@ class LitePullConsumer(Consumer):
         """Whether it is started and not shut down."""
         return self._membership is not None
 
+    @starts
     async def start(self) -> None:
         """Join the group and begin to pull. Starting a started consumer does nothing.
 
@@ -171,6 +173,7 @@ class LitePullConsumer(Consumer):
             tasks.every(settings.auto_commit_interval, self._auto_commit, "commit")
         tasks.every(settings.topic_metadata_check_interval, self._look_at_queues, "queues", first=0.0)
 
+    @ends
     async def shutdown(self) -> None:
         """Pull no more, keep the offsets, leave the group; who waits for messages gets none.
 

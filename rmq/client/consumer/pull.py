@@ -10,6 +10,7 @@ from rmq.client.consumer.consumer import Consumer
 from rmq.client.consumer.inner import PullInner
 from rmq.client.consumer.membership import Membership
 from rmq.client.consumer.puller import Puller
+from rmq.client.life import ends, starts
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.namespace import Namespace
 from rmq.client.results import ConsumeResult, PullResult
@@ -68,6 +69,7 @@ class PullConsumer(Consumer):
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
+    @starts
     async def start(self) -> None:
         """Join the group. Starting a started consumer does nothing.
 
@@ -86,6 +88,7 @@ class PullConsumer(Consumer):
             await self.shutdown()
             raise
 
+    @ends
     async def shutdown(self) -> None:
         """Keep the offsets, leave the group, close the connections."""
         membership = self._membership

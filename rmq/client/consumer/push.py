@@ -31,6 +31,7 @@ from rmq.client.consumer.rebalance import Rebalance
 from rmq.client.consumer.service import Listening, Service
 from rmq.client.consumer.subscriptions import Subscriptions, refuse_mixture
 from rmq.client.instance import instances_of
+from rmq.client.life import ends, starts
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.namespace import Namespace
 from rmq.client.settings import Duration, PushConsumerOptions, PushConsumerSettings, lists_options
@@ -170,12 +171,15 @@ class PushConsumer(Consumer):
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
+    @starts
     async def start(self) -> None:
         """Join the group and begin to receive. Starting a started consumer does nothing.
 
         :raises ClientError: no subscription, no listener for one, or the group has a consumer in this client already.
         :raises ResponseError: a broker does not take a SQL92 subscription.
         """
+        if (stopping := self._stopping) is not None:  # asked for by a listener, or by who did not wait for it
+            await asyncio.wait({stopping})
         if self._membership is not None:
             return
         self._check_listeners()
@@ -265,6 +269,7 @@ class PushConsumer(Consumer):
     async def _bury(self, message: MessageExt) -> bool:
         return await sendback.bury(self._client, self.group, message)
 
+    @ends
     async def shutdown(self, timeout: Duration | None = None) -> None:
         """Stop receiving, let running listeners finish, keep the offsets, leave the group.
 

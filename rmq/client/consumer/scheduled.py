@@ -12,6 +12,7 @@ from rmq.client.checks import check_topic, seconds
 from rmq.client.consumer.listeners import ends_task
 from rmq.client.consumer.pull import PullConsumer
 from rmq.client.consumer.rebalance import HANDOVER
+from rmq.client.life import ends, starts
 from rmq.client.message import MessageQueue
 from rmq.client.settings import (
     Duration,
@@ -110,6 +111,7 @@ class ScheduledPullConsumer(PullConsumer):
 
         return register
 
+    @starts
     async def start(self) -> None:
         """Join the group and begin to call. Starting a started consumer does nothing.
 
@@ -122,6 +124,7 @@ class ScheduledPullConsumer(PullConsumer):
         self._stopping = False
         await super().start()
 
+    @ends
     async def shutdown(self) -> None:
         """Call no more, wait for the calls under way (``await_termination_when_shutdown``), keep the offsets, leave."""
         self._stopping = True
