@@ -149,6 +149,8 @@ class ClientInstance:
         access: Access | None = None,
     ) -> None:
         self.world = world
+        #: Where all of it runs; None: it was made outside of one.
+        self.loop = asyncio._get_running_loop()
         self.settings = settings
         self.client_id = identity
         self.namespace = Namespace(settings.namespace)
@@ -228,6 +230,13 @@ class ClientInstance:
         parts["its connections"] = self.remoting.close
         parts["its application's threads"] = self.application.close
         await end_each("the client", parts)
+
+    def forget(self) -> None:
+        """Its loop is closed, and all that it had there has ended with it, without a goodbye."""
+        if self.loop is not None:
+            table = _instances.get(self.loop, {})
+            for key in [key for key, instance in table.items() if instance is self]:
+                del table[key]
 
     def spawn_rebalance(self) -> None:
         """Rebalance at once: a group changed."""

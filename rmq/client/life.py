@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from rmq.protocol.errors import ClientError
 
-__all__ = ["ends", "starts"]
+if TYPE_CHECKING:
+    from rmq.client.instance import ClientInstance
 
-C = TypeVar("C")
-P = ParamSpec("P")
-_Method = Callable[Concatenate[C, P], Coroutine[Any, Any, None]]
+__all__ = ["ends", "started_elsewhere", "starts"]
+
+#: A coroutine method of a client; what it is made into has the same arguments.
+M = TypeVar("M", bound=Callable[..., Coroutine[Any, Any, None]])
 
 
 class _Life:
@@ -54,18 +56,35 @@ def _life(client: object) -> _Life:
     return life
 
 
-def starts(start: _Method[C, P]) -> _Method[C, P]:
+def started_elsewhere(client: object) -> ClientError:
+    """What a client says to who uses it on another loop than its own."""
+    return ClientError(
+        f"{client!r} was started on another event loop: start, use and shut down a client in one asyncio.run(), or, in "
+        "tests, in fixtures of the loop that the tests run on"
+    )
+
+
+def _elsewhere(client: Any, loop: asyncio.AbstractEventLoop) -> ClientInstance | None:
+    """The instance of another loop that the client was started on."""
+    instance: ClientInstance | None = getattr(client, "_instance", None)
+    return None if instance is None or instance.loop in (loop, None) else instance
+
+
+def starts(start: M) -> M:
     """A client's ``start``: waits for one that is under way, and for an end; a shutdown meanwhile makes it a
-    ClientError. It ends by itself what it has begun when it fails or is cancelled."""
+    ClientError, and so does its being started on another loop. It ends by itself what it has begun when it fails or is
+    cancelled."""
 
     @wraps(start)
-    async def started(client: C, /, *arguments: P.args, **named: P.kwargs) -> None:
+    async def started(client: Any, /, *arguments: Any, **named: Any) -> None:
         life, task = _life(client), asyncio.current_task()
         assert task is not None
         if life.starter is task:  # that of its base class
             return await start(client, *arguments, **named)
         while life.starter is not None or life.ending - {task}:
             await life.change()
+        if _elsewhere(client, life.loop) is not None:
+            raise started_elsewhere(client)
         life.starter, life.cut = task, False
         try:
             await start(client, *arguments, **named)
@@ -77,14 +96,16 @@ def starts(start: _Method[C, P]) -> _Method[C, P]:
             life.starter = None
             life.changed()
 
-    return started
+    return cast(M, started)
 
 
-def ends(end: _Method[C, P]) -> _Method[C, P]:
-    """A client's ``shutdown``: cuts a start short that is under way, and waits for its end."""
+def ends(end: M) -> M:
+    """A client's ``shutdown``: cuts a start short that is under way, and waits for its end.
+
+    What was started on a loop that is closed by now ended with it, and is forgotten (``_forget``)."""
 
     @wraps(end)
-    async def ended(client: C, /, *arguments: P.args, **named: P.kwargs) -> None:
+    async def ended(client: Any, /, *arguments: Any, **named: Any) -> None:
         life, task = _life(client), asyncio.current_task()
         assert task is not None
         if life.starter is task or task in life.ending:  # a start that failed, or that of its base class
@@ -94,6 +115,12 @@ def ends(end: _Method[C, P]) -> _Method[C, P]:
                 life.cut = True
                 life.starter.cancel()
             await life.change()
+        if (left := _elsewhere(client, life.loop)) is not None:
+            if left.loop is None or not left.loop.is_closed():
+                raise started_elsewhere(client)
+            await client._forget()
+            left.forget()
+            return None
         life.ending.add(task)
         try:
             await end(client, *arguments, **named)
@@ -101,4 +128,4 @@ def ends(end: _Method[C, P]) -> _Method[C, P]:
             life.ending.discard(task)
             life.changed()
 
-    return ended
+    return cast(M, ended)

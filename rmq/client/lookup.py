@@ -12,6 +12,7 @@ from rmq.client.cluster.route import publish_queues
 from rmq.client.cluster.routes import no_such_topic
 from rmq.client.decode import decode_messages
 from rmq.client.instance import ClientInstance
+from rmq.client.life import started_elsewhere
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.nameservers import parse_addresses
 from rmq.client.namespace import Namespace
@@ -310,6 +311,14 @@ class Lookups:
     @property
     def _client(self) -> ClientInstance:
         raise ClientError("the client is not started")
+
+    def _here(self, instance: ClientInstance) -> ClientInstance:
+        """:raises ClientError: the client was started on another loop than the one that runs here: waiting for what
+        happens there would never end."""
+        running = asyncio._get_running_loop()
+        if instance.loop is not running and None not in (running, instance.loop) and not self._shares_loop:
+            raise started_elsewhere(self)
+        return instance
 
     def __repr__(self) -> str:
         group = getattr(self, "group", None)

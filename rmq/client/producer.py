@@ -89,7 +89,7 @@ class Producer(Lookups):
                 if self._stopped
                 else f"the producer {self.group} is not started: use it with 'with', or call start()"
             )
-        return self._instance
+        return self._here(self._instance)
 
     @starts
     async def start(self) -> None:
@@ -144,6 +144,12 @@ class Producer(Lookups):
                 finally:
                     await instance.leave(producer=self.group)
 
+    async def _forget(self) -> None:
+        self._instance, self._stopped = None, True
+        self._under_way.clear()
+        if self._trace is not None:
+            await self._trace.tracer.forget()
+
     async def __aenter__(self) -> Self:
         await self.start()
         return self
@@ -173,7 +179,8 @@ class Producer(Lookups):
         :param queue: send to this queue only. :param selector: picks the queue: ``selector(queues, message, arg)``, in
             your own coroutine: it must not wait.
         :param timeout: for the whole send, retries included, from when its turn has come; ``send_msg_timeout`` by
-            default.
+            default. Where the loop stood still while a route was asked for or a connection opened, half of it is left
+            all the same: the send may then take 1.5 times as long.
         :raises ClientError: the message cannot be sent as it is; nothing was sent.
         :raises TooManyRequests: its turn did not come, because nothing before it was answered for ``timeout``; nothing
             was sent.

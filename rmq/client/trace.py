@@ -156,6 +156,13 @@ class Tracer:
                 self._waiting.clear()
             await self._producer.shutdown()
 
+    async def forget(self) -> None:
+        """The loop is closed: what waits is lost."""
+        if self._post is not None:
+            self._post = None
+            self._waiting.clear()
+            await self._producer.shutdown()
+
     def _wake(self) -> None:
         self._some.set()
         if len(self._waiting) >= _MANY:

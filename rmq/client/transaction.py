@@ -120,6 +120,12 @@ class TransactionProducer(Producer):
                 pool.close()
             await super().shutdown()
 
+    async def _forget(self) -> None:
+        if self._pool is not None:
+            self._pool.close()
+        self._tasks = self._pool = None
+        await super()._forget()
+
     async def send_in_transaction(
         self, message: Message, local: LocalTransaction, *, timeout: Duration | None = None
     ) -> TransactionSendResult:

@@ -70,7 +70,7 @@ class Asking(Lookups):
         """:raises ClientError: the client is not started."""
         if self._instance is None:
             raise ClientError("the admin client is not started: use it with 'with', or call start()")
-        return self._instance
+        return self._here(self._instance)
 
     @starts
     async def start(self) -> None:
@@ -86,6 +86,9 @@ class Asking(Lookups):
         instance, self._instance = self._instance, None
         if instance is not None:
             await instance.release()
+
+    async def _forget(self) -> None:
+        self._instance = None
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -54,6 +54,7 @@ class Consumer(Lookups, ABC):
         """:raises ClientError: the consumer is not started."""
         if self._membership is None:
             raise ClientError(f"the consumer {self.group} is not started: use it with 'with', or call start()")
+        self._here(self._membership.instance)
         return self._membership
 
     @property
@@ -84,6 +85,12 @@ class Consumer(Lookups, ABC):
     @abstractmethod
     async def _rebalance(self) -> None:
         """Take and give up queues as things stand now."""
+
+    async def _forget(self) -> None:
+        """Its loop is closed."""
+        membership, self._membership = self._membership, None
+        if membership is not None:
+            await membership.forget()
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -191,6 +191,10 @@ class LitePullConsumer(Consumer):
             self._delivery = None
             await membership.leave()
 
+    async def _forget(self) -> None:
+        self._delivery = None
+        await super()._forget()
+
     # -- messages -----------------------------------------------------------------------------------------------------
 
     async def poll(self, timeout: Duration | None = None) -> list[MessageExt]:

@@ -178,6 +178,14 @@ class Membership:
                 finally:
                     await self.instance.leave(consumer=self._consumer.group)
 
+    async def forget(self) -> None:
+        """The loop is closed, and its tasks have ended with it."""
+        self.pool.close()
+        self._telling.close()
+        await self.store.close()
+        if self._trace is not None:
+            await self._trace.tracer.forget()
+
     async def _end_tasks(self) -> None:
         ending = asyncio.get_running_loop().create_task(self.tasks.close(), name="end of tasks")
         if not (await asyncio.wait({ending}, timeout=_CANCEL_WAIT))[0]:

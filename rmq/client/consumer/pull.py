@@ -101,6 +101,10 @@ class PullConsumer(Consumer):
             self._puller = None
             await membership.leave()
 
+    async def _forget(self) -> None:
+        self._puller = None
+        await super()._forget()
+
     # -- pulling ------------------------------------------------------------------------------------------------------
 
     async def pull(

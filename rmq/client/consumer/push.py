@@ -286,6 +286,10 @@ class PushConsumer(Consumer):
             return  # called by a listener: it is waited for, so it cannot wait itself
         await asyncio.shield(self._stopping)
 
+    async def _forget(self) -> None:
+        self._delivery = self._stopping = None
+        await super()._forget()
+
     async def _shutdown(self, limit: float) -> None:
         membership, delivery = self._membership, self._delivery
         assert membership is not None

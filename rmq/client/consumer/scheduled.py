@@ -138,6 +138,11 @@ class ScheduledPullConsumer(PullConsumer):
         finally:
             await super().shutdown()
 
+    async def _forget(self) -> None:
+        self._calls.clear()
+        self._wakes.clear()
+        await super()._forget()
+
     async def _rebalance(self) -> None:
         await super()._rebalance()
         membership = self._membership

@@ -166,7 +166,7 @@ def _tasks() -> set[asyncio.Task[Any]]:
 
 async def ended(s: Scene, others: int, before: set[asyncio.Task[Any]]) -> None:
     """The client has left, and none of its tasks runs."""
-    await eventually(lambda: len(instances_of(s.cluster.namesrv_addr)) == others)
+    await eventually(lambda: len(instances_of(s.cluster.namesrv_addr, s.cluster.world)) == others)
     names = ("client", "consumer", "trace", "checks", "send", "shutdown")
     await eventually(lambda: not [t for t in _tasks() - before if t.get_name().startswith(names)])
 
@@ -177,7 +177,7 @@ def test_a_start_that_is_cancelled_at_any_await_leaves_nothing_behind_and_can_be
     async def run() -> None:
         make, more = KINDS[kind]
         async with scene() as s:
-            others, before = len(instances_of(s.cluster.namesrv_addr)), _tasks()
+            others, before = len(instances_of(s.cluster.namesrv_addr, s.cluster.world)), _tasks()
             for number in range(1, _MANY):
                 client = make(s, **more)
                 cut = await cancelled(client.start(), {number})
@@ -200,7 +200,7 @@ def test_a_call_that_is_cancelled_at_any_await_harms_no_other(kind: str) -> None
     async def run() -> None:
         make, more = KINDS[kind]
         async with scene() as s:
-            others, before = len(instances_of(s.cluster.namesrv_addr)), _tasks()
+            others, before = len(instances_of(s.cluster.namesrv_addr, s.cluster.world)), _tasks()
             async with make(s, **more) as client:
                 number = 1
                 while await cancelled(use(client), {number}):
@@ -218,7 +218,7 @@ def test_a_shutdown_that_is_cancelled_at_any_await_ends_all_the_same(kind: str, 
     async def run() -> None:
         make, more = KINDS[kind]
         async with scene() as s:
-            others, before = len(instances_of(s.cluster.namesrv_addr)), _tasks()
+            others, before = len(instances_of(s.cluster.namesrv_addr, s.cluster.world)), _tasks()
             for number in range(1, _MANY):
                 client = make(s, **more)
                 await client.start()

@@ -26,10 +26,10 @@ async def made(kind: str) -> AsyncIterator[tuple[Scene, Callable[[], Any], Calla
     """A scene, what makes a client of that kind, and what waits until nothing of it runs."""
     make, more = KINDS[kind]
     async with scene() as s:
-        others, before = len(instances_of(s.cluster.namesrv_addr)), set(asyncio.all_tasks())
+        others, before = len(instances_of(s.cluster.namesrv_addr, s.cluster.world)), set(asyncio.all_tasks())
 
         async def over() -> None:
-            assert len(instances_of(s.cluster.namesrv_addr)) == others
+            assert len(instances_of(s.cluster.namesrv_addr, s.cluster.world)) == others
             await ended(s, others, before)
 
         yield s, lambda: make(s, **more), over
@@ -134,7 +134,7 @@ def test_a_loop_that_was_left_in_the_middle_of_a_start_holds_up_no_other() -> No
 @in_virtual_time
 async def test_an_application_that_is_stopped_while_it_starts_has_stopped() -> None:
     async with scene() as s:
-        others, before = len(instances_of(s.cluster.namesrv_addr)), set(asyncio.all_tasks())
+        others, before = len(instances_of(s.cluster.namesrv_addr, s.cluster.world)), set(asyncio.all_tasks())
         for moment in MOMENTS:
             app = App("shop", namesrv=s.cluster.namesrv_addr, world=s.cluster.world)
             starting = asyncio.ensure_future(app.start())

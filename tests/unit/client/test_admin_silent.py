@@ -21,6 +21,7 @@ class Brokers:
 
     def __init__(self) -> None:
         self.name_servers = self
+        self.loop = None
         self.silent = True
         self.asked = 0
 
