@@ -71,7 +71,7 @@ def test_killed_members_and_brokers(cluster: Cluster, kinds: tuple[str, ...], sa
         for number in range(2):
             join(churn, kinds[number % len(kinds)])
         churn.rest(2)
-        churn.kill(0)
+        churn.kill_at_work(0)
         churn.rest(0.5)
         kill_broker(churn, 0.2)
         join(churn, kinds[0])
@@ -81,7 +81,7 @@ def test_killed_members_and_brokers(cluster: Cluster, kinds: tuple[str, ...], sa
             if len(churn.members) < 2 or (dice < 0.3 and len(churn.members) < 4):
                 join(churn, kinds[churn.joined % len(kinds)])
             elif dice < 0.75:
-                churn.kill(churn.random.randrange(len(churn.members)))
+                churn.kill_at_work(churn.random.randrange(len(churn.members)))
             else:
                 deaths += 1
                 kill_broker(churn, churn.random.random())

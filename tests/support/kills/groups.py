@@ -17,7 +17,7 @@ from typing import Any
 
 from tests.support.history import Verdict
 
-__all__ = ["Look", "judge_group", "judge_pops", "lines_of"]
+__all__ = ["Look", "judge_group", "judge_pops", "lines_in", "lines_of"]
 
 Line = dict[str, Any]
 _SECOND = 1_000_000_000
@@ -38,12 +38,15 @@ class Look:
 
 
 def lines_of(folder: Path) -> list[Line]:
-    """All lines of all members, in order of time; a last half line is skipped."""
-    found: list[Line] = []
-    for path in sorted(folder.glob("*.jsonl")):
-        *whole, _ = path.read_bytes().split(b"\n")
-        found += map(json.loads, whole)
+    """All lines of all members, in order of time."""
+    found = [line for path in sorted(folder.glob("*.jsonl")) for line in lines_in(path)]
     return sorted(found, key=lambda line: line["t"])
+
+
+def lines_in(path: Path) -> list[Line]:
+    """The lines of one member; a last half line is skipped, and a file that is not there yet has none."""
+    *whole, _ = path.read_bytes().split(b"\n") if path.exists() else [b""]
+    return [json.loads(line) for line in whole]
 
 
 def judge_group(

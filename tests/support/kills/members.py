@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import itertools
+import os
 import random
 import shutil
+import signal
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from rmq import AdminClient, Message, Producer, RMQError
 from tests.support.interop import fresh, until
-from tests.support.kills.groups import Line, Look, lines_of
+from tests.support.kills.groups import Line, Look, lines_in, lines_of
 from tests.support.peers import Client, Cluster, start_client
-from tests.support.peers.process import kill_group
+from tests.support.peers.process import PATIENCE, kill_group
 
 __all__ = ["Churn"]
 
@@ -118,6 +121,20 @@ class Churn:
         kill_group(client.process)
         client.close()
         self.killed += 1
+
+    def kill_at_work(self, at: int) -> None:
+        """SIGKILL while the member has a message in hand: it is stopped to look, and goes on where it has none."""
+        _, handle, client = self.members[at]
+        path = self.folder / f"{handle}.jsonl"
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            os.killpg(client.process.pid, signal.SIGSTOP)
+            kinds = Counter(line["kind"] for line in lines_in(path))
+            if kinds["given"] > kinds["done"]:
+                break
+            os.killpg(client.process.pid, signal.SIGCONT)
+            time.sleep(WORK / 1000 * self.random.random())
+        self.kill(at)
 
     def rest(self, seconds: float) -> None:
         """Let messages come, and look at offsets meanwhile."""

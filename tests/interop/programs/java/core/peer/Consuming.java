@@ -106,9 +106,10 @@ final class Consuming {
         if (arguments.getBooleanValue("orderly")) {
             consumer.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
                 if (history != null) {
-                    history.note("given", messages);
+                    String broker = context.getMessageQueue().getBrokerName();
+                    history.note("given", broker, messages);
                     History.work(work);
-                    history.note("done", messages);
+                    history.note("done", broker, messages);
                     return ConsumeOrderlyStatus.SUCCESS;
                 }
                 arrivals.add(messages);
@@ -121,9 +122,10 @@ final class Consuming {
         } else {
             consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
                 if (history != null) {
-                    history.note("given", messages);
+                    String broker = context.getMessageQueue().getBrokerName();
+                    history.note("given", broker, messages);
                     History.work(work);
-                    history.note("done", messages);
+                    history.note("done", broker, messages);
                     return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
                 }
                 arrivals.add(messages);

@@ -16,14 +16,18 @@ final class History {
         this.name = name;
     }
 
-    /** The clock is the machine's, which Python's time.monotonic_ns() reads, too. */
-    void note(String kind, List<MessageExt> messages) {
+    /**
+     * The clock is the machine's, which Python's time.monotonic_ns() reads, too.
+     *
+     * @param broker the broker that they are from: messages of 4.5 do not know it.
+     */
+    void note(String kind, String broker, List<MessageExt> messages) {
         StringBuilder lines = new StringBuilder();
         for (MessageExt message : messages) {
             lines.append(String.format(
                 "{\"t\":%d,\"proc\":\"%s\",\"kind\":\"%s\",\"topic\":\"%s\",\"queue\":\"%s/%d\",\"offset\":%d,"
                     + "\"key\":\"%s\",\"tries\":%d}%n",
-                System.nanoTime(), name, kind, message.getTopic(), message.getBrokerName(), message.getQueueId(),
+                System.nanoTime(), name, kind, message.getTopic(), broker, message.getQueueId(),
                 message.getQueueOffset(), message.getKeys(), message.getReconsumeTimes()));
         }
         try {

@@ -94,9 +94,10 @@ public final class Popping {
             ? new History(arguments.getString("history"), handle) : null;
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
             if (history != null) {
-                history.note("given", messages);
+                String broker = context.getMessageQueue().getBrokerName();
+                history.note("given", broker, messages);
                 History.work(pause);
-                history.note("done", messages);
+                history.note("done", broker, messages);
                 return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
             }
             boolean failed = false;
