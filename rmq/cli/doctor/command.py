@@ -9,7 +9,7 @@ import click
 
 from rmq.cli.doctor.cluster import Broker, Cluster, of_cluster
 from rmq.cli.doctor.group import Group, of_group
-from rmq.cli.mqadmin.failures import REFUSED, NotFound
+from rmq.cli.mqadmin.failures import REFUSED, NotFound, Partial
 from rmq.cli.mqadmin.members import differences
 from rmq.cli.mqadmin.progress import brokers_of, progress_of
 from rmq.cli.mqadmin.session import AdminClient, Output, admin_command
@@ -81,6 +81,9 @@ async def group_of(admin: AdminClient, name: str, out: Output) -> Group:
     out.lacks(progress.connection, progress.stats)
     unused = progress.connection is None and not progress.stats.offset_table
     if unused and not await _is_configured(admin, name, out):
+        if out.missing:
+            away = "; ".join(f"{one} does not say: {why}" for one, why in sorted(out.missing.items()))
+            raise Partial(f"no broker that answers knows the group {name}; {away}")
         raise NotFound(f"no broker knows the group {name}, and nobody of it was ever connected")
     online: dict[str, ConsumerRunningInfo | str] = {}
     if progress.connection is not None:

@@ -57,8 +57,8 @@ async def _message(admin: AdminClient, out: Output, msg_id: str, topic: str | No
     kept = _kept(message, await levels_of(admin) if message.topic == SCHEDULE_TOPIC else [], now)
     told: list[Told] = []
     if kept is None:
-        names = await groups_of(admin, message.topic)
-        if only is not None and only not in names:
+        names = await groups_of(admin, out, message.topic)
+        if only is not None and only not in names and not out.missing:
             raise NotFound(
                 f"the group {only} has no offset on {message.topic} and no member that wants it "
                 f"({', '.join(names) or 'nobody'} has)"

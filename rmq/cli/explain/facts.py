@@ -107,16 +107,21 @@ def due_of(message: MessageExt, levels: list[int]) -> int | None:
     return None
 
 
-async def groups_of(admin: AdminClient, topic: str) -> list[str]:
-    """Groups that have offsets on a topic or members that want it. :raises RMQError: a broker does not say."""
+async def groups_of(admin: AdminClient, out: Output, topic: str) -> list[str]:
+    """Groups that have offsets on a topic or members that want it.
+
+    :param out: gets brokers that do not say. :raises RMQError: none says it.
+    """
     if is_broker_topic(topic):
         return []
     try:
-        return await admin.query_topic_consume_by_who(topic)
+        answers = await admin.topic_groups(topic)
     except ResponseError as error:
         if error.code not in _GONE:
             raise
         return []
+    out.lacks(answers)
+    return sorted({group for groups in answers.found.values() for group in groups})
 
 
 async def facts_of(admin: AdminClient, out: Output, name: str, message: MessageExt, levels: list[int]) -> GroupFacts:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import click
 
-from rmq.cli.mqadmin.failures import NotFound
+from rmq.cli.mqadmin.failures import NotFound, Partial
 from rmq.cli.mqadmin.message_text import as_json, in_table, sheet
 from rmq.cli.mqadmin.output import complain
 from rmq.cli.mqadmin.session import AdminClient, Output, admin_command, producing
@@ -205,7 +205,8 @@ async def find_message(admin: AdminClient, msg_id: str, topic: str | None) -> Me
     message = await _by_unique_id(admin, msg_id, topic, said, away)
     if message is None:
         where = f"the topic {topic}" if topic else "any topic"
-        raise NotFound(
+        # Of what was not asked nobody knows that it is not there.
+        raise (Partial if away else NotFound)(
             "; ".join([f"{msg_id} is neither the offset id of a message on a broker of this cluster nor a unique id in "
                        f"{where}", *said, *(f"not looked for where nobody answers: {why}" for why in away.values())]),
         )  # fmt: skip

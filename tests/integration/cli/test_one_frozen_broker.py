@@ -156,7 +156,7 @@ ALL_OR_NOTHING = {
     "deleteSubGroup -c DefaultCluster -g audit": 5,
     "deleteAclConfig -c DefaultCluster -a accessKey": 5,
     "queryMsgByUniqueKey -t orders -i {lost}": 5,
-    "queryMsgById -i {lost}": 3,
+    "queryMsgById -i {lost}": 4,
     "brokerStatus -b {frozen}": 5,
     "getBrokerConfig -b {frozen}": 5,
     "cleanExpiredCQ -b {frozen}": 5,
@@ -193,6 +193,23 @@ def test_it_costs_its_part_alone_and_is_named(frozen: Frozen, line: str) -> None
     else:
         others = ("10.0.0.11:10911", "broker-9", "DefaultCluster", "10.0.0.1@", " CLUSTERING ", " billing ", frozen.id)
         assert any(name in out for name in others), out
+
+
+#: Where it is, at least; and never that something is not there.
+EXPLAINED = {
+    "explain {id}": "{id} of orders: broker-5/",
+    "explain {lost}": "not looked for where nobody answers: broker-3",
+    "explain nobody": "no broker that answers knows the group nobody; ",
+    "doctor -g nobody": "no broker that answers knows the group nobody; ",
+}
+
+
+@pytest.mark.parametrize("line", EXPLAINED)
+def test_an_explanation_is_one_in_part(frozen: Frozen, line: str) -> None:
+    out, _ = frozen.run(f"rmq {line}")
+    assert frozen.shell.code == 4, out
+    assert EXPLAINED[line].format(id=frozen.id) in out
+    assert frozen.address in out
 
 
 @pytest.mark.parametrize("line", CHANGES)
