@@ -79,7 +79,7 @@ final class Consuming {
             consumer.setNamespace(arguments.getString("namespace"));
         }
         consumer.setInstanceName(handle);
-        consumer.setPollNameServerInterval(1000);
+        consumer.setPollNameServerInterval(arguments.containsKey("poll") ? arguments.getIntValue("poll") : 1000);
         consumer.setHeartbeatBrokerInterval(1000);
         String from = arguments.containsKey("from") ? arguments.getString("from") : "FIRST_OFFSET";
         consumer.setConsumeFromWhere(ConsumeFromWhere.valueOf("CONSUME_FROM_" + from));

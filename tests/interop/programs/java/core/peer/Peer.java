@@ -47,6 +47,7 @@ public final class Peer {
         PrintStream answers = new PrintStream(System.out, false, "UTF-8");
         System.setOut(System.err); // whatever a library prints is no answer
         OPS.putAll(Sending.ops());
+        OPS.putAll(SendingOn.ops());
         OPS.putAll(Consuming.ops());
         OPS.putAll(Reading.ops());
         optional("peer.LitePulling");
