@@ -18,7 +18,7 @@ from rmq.broker.outward.registration import Registrar
 from rmq.broker.parts import Ground
 from rmq.broker.pop.assignment import Assignment
 from rmq.broker.pop.modes import RequestModes
-from rmq.broker.raft.found import look
+from rmq.broker.raft.found import left, look, returned
 from rmq.broker.raft.group import Group
 from rmq.broker.raft.link import GroupLink
 from rmq.broker.replication.metadata import BesideTables
@@ -295,6 +295,8 @@ class BrokerApp:
         self.metadata.load()
         self.store.show_progress = self.show_progress
         recovered = await self.store.load()
+        found = returned if self.group is not None else left
+        found(self.world.files, self.settings.store_path_root_dir, self.store.log.end)
         if self.group is not None:
             await self.group.load()
             self.observer.services.watch(*self.group.tasks_of_all)

@@ -1,21 +1,28 @@
-"""What a start finds in its store of another kind of broker: the log of Java's DLedger, or a group's folder."""
+"""What a start finds in its store of another kind of broker: the log of Java's DLedger, or a group's folder.
+
+A plain broker that begins with a member's store leaves a file ``plain`` in the folder ``raft``, one JSON object:
+``end``, where the log ended then. The group knows nothing of what is stored behind that, and would take it back.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
 
+import orjson
+
 from rmq.broker.raft.sidecar import FOLDER
 from rmq.broker.store.refusal import unusable
 from rmq.protocol.errors import StoreError
 from rmq.runtime.world import Files
 
-__all__ = ["look"]
+__all__ = ["left", "look", "returned"]
 
 log = logging.getLogger(__name__)
 
 #: Java's DLedger keeps its log in ``dledger-n0/data`` of the store, and its index beside that (store-and-broker.md 12).
 _JAVAS = "dledger-"
+_PLAIN = "plain"
 
 
 def look(files: Files, root: str, *, in_group: bool) -> None:
@@ -46,6 +53,46 @@ def look(files: Files, root: str, *, in_group: bool) -> None:
             "nothing of what it stores; before the group begins again, copy this store to all of them and remove the "
             "folder at each (docs/failover.md)", os.path.join(root, FOLDER),
         )  # fmt: skip
+
+
+def left(files: Files, root: str, end: int) -> None:
+    """A plain broker has loaded a store: where that is a member's, keep what the group had of it.
+
+    :param end: of the log.
+    :raises StoreError: that cannot be written.
+    """
+    folder = os.path.join(root, FOLDER)
+    path = os.path.join(folder, _PLAIN)
+    try:
+        if _has_files(files, folder) and not files.exists(path):
+            files.write_atomic(path, orjson.dumps({"end": end}))
+    except OSError as error:
+        raise unusable(root, error) from error
+
+
+def returned(files: Files, root: str, end: int) -> None:
+    """A member has loaded its store: go on where no plain broker has written to it meanwhile.
+
+    :param end: of the log.
+    :raises StoreError: one has, or nobody can tell.
+    """
+    path = os.path.join(root, FOLDER, _PLAIN)
+    try:
+        if not files.exists(path):
+            return
+        try:
+            was = int(orjson.loads(files.read(path))["end"])
+        except (ValueError, TypeError, KeyError):
+            raise StoreError(f"{path} does not say what a plain broker leaves there: restore it") from None
+        if was != end:
+            raise StoreError(
+                f"{root} was a plain broker's since it was a member's, and its log ends at {end} now, not at {was}: "
+                "the group would take back what that one has stored; stop all members, copy this store to each without "
+                f"its folder {FOLDER}, which is removed at all of them, and start all (docs/failover.md)"
+            )
+        files.unlink(path)
+    except OSError as error:
+        raise unusable(root, error) from error
 
 
 def _javas(files: Files, root: str) -> list[str]:

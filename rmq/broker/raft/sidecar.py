@@ -9,6 +9,8 @@ Every file is small, one JSON object, and replaced as a whole, synced::
               calls its disk, "others": {id: what that one calls its own}}
     commit    {"end": up to where the log was committed when that was noted last}
 
+(:mod:`rmq.broker.raft.found` has one more, which a plain broker leaves.)
+
 The first three are Raft's, and on the disk before anybody hears of what they say. They are one member's of one group:
 who comes with other settings would break what that one has promised. ``commit`` is a note: it says what consumers may
 be shown of a log right after a start, before the group has said more.

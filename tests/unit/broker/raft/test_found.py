@@ -6,6 +6,8 @@ import logging
 
 import pytest
 
+from rmq.aio import Producer
+from rmq.client.message import Message
 from rmq.protocol.errors import StoreError
 from tests.support.raft.brokers import GroupCluster
 from tests.support.virtual import in_virtual_time
@@ -63,3 +65,25 @@ async def test_a_member_that_starts_as_a_plain_broker_says_what_that_means(caplo
         [told] = caplog.messages
         assert told.startswith("/store/raft says that this store was that of a member of a group")
         assert "docs/failover.md" in told
+
+
+@in_virtual_time
+async def test_what_a_plain_broker_stored_meanwhile_is_not_given_to_the_group_to_take_back() -> None:
+    """The others would elect one of themselves, and nobody would be told that acknowledged messages are gone."""
+    async with GroupCluster(seed=4) as cluster:
+        name = await cluster.led_by()
+        for one in cluster.names:
+            await cluster.stop_broker(cluster.members.pop(one))
+        for _ in range(2):  # as long as nothing is stored it may come back
+            await cluster.stop_broker(await cluster.begin(name, enableDLegerCommitLog="false"))
+            await cluster.stop_broker(await cluster.begin(name))
+        cluster.members.clear()
+        plain = await cluster.begin(name, enableDLegerCommitLog="false")
+        async with Producer("meanwhile", namesrv=cluster.namesrv_addr) as producer:
+            await producer.send(Message("Topic", b"stored"))
+        await cluster.stop_broker(plain)
+        await cluster.stop_broker(await cluster.begin(name, enableDLegerCommitLog="false"))  # keeps what it was
+        cluster.members.clear()
+        with pytest.raises(StoreError, match=r"^/store was a plain broker's since .*: the group would take back"):
+            await cluster.begin(name)
+        cluster.members.clear()
