@@ -42,7 +42,13 @@ def check_topic(topic: object) -> None:
     """:raises ClientError: says what is wrong with a topic's name."""
     name = check_text(topic)
     if fault := names.topic_fault(name):
-        raise ClientError(f"{fault} Given: {name[:64]!r}")
+        raise _unnamed(fault, name)
+
+
+def _unnamed(fault: str, name: str) -> ClientError:
+    """In one line that every terminal and log file takes, whatever letters the name has."""
+    plain = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in name)
+    return ClientError(f"{fault.replace(name, plain)} Given: {name[:64]!r}")
 
 
 def check_delay_level(level: object, most: int) -> None:
@@ -100,7 +106,7 @@ def check_group(group: object, placeholder: str) -> None:
     if not isinstance(group, str):
         raise WrongType(f"a group is a text, not {type(group).__name__}")
     if fault := names.group_fault(group):
-        raise ClientError(f"{fault} Given: {group[:64]!r}")
+        raise _unnamed(fault, group)
     if group == placeholder:
         raise ClientError(f"the group {placeholder} is a placeholder: give the name of your application")
 

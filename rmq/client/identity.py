@@ -42,13 +42,21 @@ def client_id(world: World, settings: ClientSettings, *, stable: bool = False, s
     return text + "@STREAM" if stream else text
 
 
+def _packed(text: str) -> bytes | None:
+    """None: the text is no address. ``client_ip`` may be any name, as with Java's clients."""
+    try:
+        return ipaddress.ip_address(text.split("%", 1)[0]).packed
+    except ValueError:
+        return None
+
+
 def message_ids(world: World, settings: ClientSettings) -> Callable[[], str]:
     """What gives each message its unique id; any thread may call it.
 
     The seed is random, so that neither a fork nor a container with the same address and pid repeats ids (case B084). A
     forked child, whenever its client was made or started, goes on with a seed of its own.
     """
-    ip = ipaddress.ip_address((settings.client_ip or local_address(world)).split("%", 1)[0]).packed
+    ip = _packed(settings.client_ip or "") or _packed(local_address(world)) or b""
     now_ms = world.clock.now_ms
     identity = world.identity
 

@@ -8,12 +8,12 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from weakref import WeakKeyDictionary
 
-from rmq.protocol.errors import ClientError
+from rmq.protocol.errors import ClientError, WrongType
 
 if TYPE_CHECKING:
     from rmq.client.instance import ClientInstance
 
-__all__ = ["ends", "started_elsewhere", "starts"]
+__all__ = ["ends", "not_copied", "started_elsewhere", "starts"]
 
 #: A coroutine method of a client; what it is made into has the same arguments.
 M = TypeVar("M", bound=Callable[..., Coroutine[Any, Any, None]])
@@ -62,6 +62,11 @@ def started_elsewhere(client: object) -> ClientError:
         f"{client!r} was started on another event loop: start, use and shut down a client in one asyncio.run(), or, in "
         "tests, in fixtures of the loop that the tests run on"
     )
+
+
+def not_copied(client: object) -> WrongType:
+    """What a client says to who pickles or copies it: its connections are in one process only."""
+    return WrongType(f"{client!r} cannot be copied or pickled: make a client where it is used, one in each process")
 
 
 def _elsewhere(client: Any, loop: asyncio.AbstractEventLoop) -> ClientInstance | None:

@@ -6,13 +6,14 @@ import asyncio
 import warnings
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from datetime import datetime
+from typing import NoReturn
 
 from rmq.client.checks import check_queue, check_text, check_word, milliseconds, typed
 from rmq.client.cluster.route import publish_queues
 from rmq.client.cluster.routes import no_such_topic
 from rmq.client.decode import decode_messages
 from rmq.client.instance import ClientInstance
-from rmq.client.life import started_elsewhere
+from rmq.client.life import not_copied, started_elsewhere
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.nameservers import parse_addresses
 from rmq.client.namespace import Namespace
@@ -324,6 +325,9 @@ class Lookups:
         group = getattr(self, "group", None)
         started = getattr(self, "_instance", None) is not None
         return f"<{type(self).__name__}{f' {group}' if group else ''}, {'started' if started else 'not started'}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise not_copied(self)
 
     def __del__(self) -> None:
         instance: ClientInstance | None = getattr(self, "_instance", None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from enum import Enum
@@ -131,7 +131,7 @@ class ClientOptions(TypedDict, total=False):
     secret_key: str | None
     security_token: str | None
     credentials_file: str | None
-    hooks: tuple[Hook, ...]
+    hooks: Sequence[Hook]
 
 
 class AdminOptions(ClientOptions, total=False):
@@ -171,7 +171,7 @@ class ProducerOptions(TracedOptions, total=False):
     retry_times_when_send_failed: int
     retry_times_when_send_async_failed: int
     retry_another_broker_when_not_store_ok: bool
-    retry_response_codes: frozenset[int]
+    retry_response_codes: Set[int] | list[int] | tuple[int, ...]
     max_message_size: int
     send_latency_fault_enable: bool
     enable_backpressure_for_async_mode: bool
@@ -182,7 +182,7 @@ class ProducerOptions(TracedOptions, total=False):
     batch_max_delay: Duration
     batch_max_bytes: int
     total_batch_max_bytes: int
-    topics: tuple[str, ...]
+    topics: list[str] | tuple[str, ...]
 
 
 class TransactionProducerOptions(ProducerOptions, total=False):
@@ -213,8 +213,8 @@ class ConsumerOptions(TracedOptions, total=False):
     allow_mixed_subscriptions: bool
     message_queue_listener: Callable[[str, list[MessageQueue], list[MessageQueue]], object] | None
     allocate_message_queue_strategy: str | AllocateMessageQueueStrategy
-    allocate_queues: tuple[MessageQueue, ...]
-    machine_rooms: tuple[str, ...]
+    allocate_queues: list[MessageQueue] | tuple[MessageQueue, ...]
+    machine_rooms: list[str] | tuple[str, ...]
     broker_machine_room: Callable[[MessageQueue], str] | None
     client_machine_room: Callable[[str], str] | None
     offset_store: OffsetStorage | None
@@ -268,7 +268,7 @@ class PullConsumerOptions(ConsumerOptions, total=False):
     broker_suspend_max_time: Duration
     consumer_timeout_when_suspend: Duration
     consumer_pull_timeout: Duration
-    register_topics: tuple[str, ...]
+    register_topics: list[str] | tuple[str, ...]
 
 
 class ScheduledPullConsumerOptions(PullConsumerOptions, total=False):

@@ -31,7 +31,7 @@ with any other client: ``except ConnectionError``, ``except TimeoutError``, ``ex
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from rmq.protocol.queue import MessageQueue
@@ -186,6 +186,10 @@ class ResponseError(RMQError):
         self.refresh_route: bool = code in _REFRESH
         where = f" from {address}" if address else ""
         super().__init__(f"code {code}{where}: {remark or 'no remark'}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copied and pickled from what it was made of, and not from its text."""
+        return type(self), (self.code, self.remark, self.address), self.__dict__
 
 
 class AccessDenied(ResponseError):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Coroutine
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, NoReturn, Self, TypeVar
 
 from rmq.client.admin import AdminClient as AioAdminClient
 from rmq.client.consumer.lite import LitePullConsumer as AioLitePullConsumer
 from rmq.client.consumer.pull import PullConsumer as AioPullConsumer
 from rmq.client.consumer.push import PushConsumer as AioPushConsumer
+from rmq.client.life import not_copied
 from rmq.client.producer import Producer as AioProducer
 from rmq.runtime.aside import logger
 from rmq.runtime.bridge import Bridge
@@ -109,6 +110,9 @@ class Blocking(Generic[A]):
 
     def __repr__(self) -> str:
         return repr(self._client)
+
+    def __reduce__(self) -> NoReturn:
+        raise not_copied(self)
 
     def start(self) -> None:
         """Begin; starting a started client does nothing. See the asyncio class for what it raises."""

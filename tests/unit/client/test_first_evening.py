@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import gc
 import logging
 import pickle
@@ -15,7 +16,7 @@ from typing import Any, cast
 import pytest
 
 import rmq
-from rmq import Message, MessageExt, MessageQueue, PushConsumer, SendResult, SendStatus, aio
+from rmq import Message, MessageExt, MessageQueue, Producer, PushConsumer, RMQError, SendResult, SendStatus, aio
 from rmq.client.checks import milliseconds
 from rmq.client.instance import ClientInstance, connect_instance, instances_of
 from rmq.client.outages import Outages, outages_of
@@ -244,3 +245,33 @@ def test_a_client_that_was_never_shut_down_is_warned_of() -> None:
         quiet = aio.Producer("g", namesrv="n:1")
         del quiet
         gc.collect()
+
+
+@pytest.mark.parametrize("name", ["T\n", "a\x1b[31mb", "\ud800", "a\u2028b"])
+def test_an_error_about_a_name_is_one_line_that_can_be_printed(name: str) -> None:
+    for made in (lambda: Message(name, "x"), lambda: Producer(name)):
+        with pytest.raises(ClientError) as raised:
+            made()
+        assert str(raised.value).isprintable()
+        assert repr(name)[1:-1] in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ResponseError(17, "no such topic", "a:1").about(topic="T"),
+        ResponseError(1),
+        ResponseError(1, "AclException: no", "a:1"),
+        RequestTimeout("no answer").about(topic="T", address="a:1"),
+    ],
+)
+def test_errors_come_through_a_pool_of_processes(error: RMQError) -> None:
+    for made in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
+        assert (type(made), str(made), vars(made)) == (type(error), str(error), vars(error))
+
+
+@pytest.mark.parametrize("kind", [Producer, aio.Producer, PushConsumer, aio.PushConsumer, aio.LitePullConsumer])
+@pytest.mark.parametrize("how", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_a_client_that_is_pickled_or_copied_says_that_it_cannot(kind: Any, how: Callable[[object], object]) -> None:
+    with pytest.raises(TypeError, match=r"^<\w+ shop, not started> cannot be copied or pickled: make a client where"):
+        how(kind("shop"))

@@ -98,6 +98,14 @@ def test_random_numbers_are_drawn_anew_in_a_forked_child() -> None:
     assert len(set(ended.stdout.split())) == 4
 
 
+def test_a_name_as_client_ip_is_part_of_the_client_id_and_of_no_message_id() -> None:
+    """With Java's clients it may be any text, too: a pod's name, say."""
+    here, named = world("10.0.0.1"), ClientSettings(client_ip="pod-1", instance_name="i")
+    assert client_id(here, named) == "pod-1@i"
+    assert message_ids(here, named)()[:8] == "0A000001"
+    assert message_ids(here, ClientSettings(client_ip="10.9.8.7"))()[:8] == "0A090807"
+
+
 def test_the_time_to_start_at() -> None:
     assert timestamp_ms(None, 10_000_000) == 10_000_000 - 1_800_000
     when = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

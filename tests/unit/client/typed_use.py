@@ -98,3 +98,12 @@ async def coroutine_calls(producer: aio.Producer, admin: aio.AdminClient) -> rmq
     cluster: rmq.ClusterInfo = await admin.cluster_info()
     assert cluster
     return await admin.topic_stats("T")
+
+
+class Seeing(rmq.Hook):
+    """What is given several times may be a list, also of a class of one's own."""
+
+
+rmq.Producer("g", hooks=[Seeing()], topics=["T"], retry_response_codes=[1, 2])
+rmq.PullConsumer("g", register_topics=["T"], allocate_queues=[MessageQueue("T", "b", 0)], machine_rooms=["a"])
+rmq.Producer("g", topics="T")  # type: ignore[arg-type]
