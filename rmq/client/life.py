@@ -59,14 +59,19 @@ def _life(client: object) -> _Life:
 def started_elsewhere(client: object) -> ClientError:
     """What a client says to who uses it on another loop than its own."""
     return ClientError(
-        f"{client!r} was started on another event loop: start, use and shut down a client in one asyncio.run(), or, in "
-        "tests, in fixtures of the loop that the tests run on"
+        f"{_named(client)} was started on another event loop: start, use and shut down a client in one asyncio.run(), "
+        "or, in tests, in fixtures of the loop that the tests run on"
     )
 
 
 def not_copied(client: object) -> WrongType:
     """What a client says to who pickles or copies it: its connections are in one process only."""
     return WrongType(f"{client!r} cannot be copied or pickled: make a client where it is used, one in each process")
+
+
+def _named(client: object) -> str:
+    group = getattr(client, "group", None) or getattr(client, "name", None)
+    return f"the {type(client).__name__}{f' {group}' if group else ''}"
 
 
 def _elsewhere(client: Any, loop: asyncio.AbstractEventLoop) -> ClientInstance | None:
@@ -95,7 +100,7 @@ def starts(start: M) -> M:
             await start(client, *arguments, **named)
         except asyncio.CancelledError:
             if life.cut and not task.uncancel():
-                raise ClientError(f"{client!r} was shut down while it started") from None
+                raise ClientError(f"{_named(client)} was shut down while it started") from None
             raise
         finally:
             life.starter = None

@@ -50,6 +50,8 @@ class Blocking(Generic[A]):
         self._take(client)
         self._bridge: Bridge | None = None
         self._started = False
+        #: One for each thread that waits in :meth:`start`: a shutdown meanwhile cuts it short.
+        self._starts: list[object] = []
 
     def _take(self, client: Any) -> None:
         client._shares_loop = True
@@ -117,17 +119,27 @@ class Blocking(Generic[A]):
     def start(self) -> None:
         """Begin; starting a started client does nothing. See the asyncio class for what it raises."""
         client = self._alive()
-        if not self._started:
+        if self._started:
+            return
+        mine = object()
+        self._starts.append(mine)
+        try:
             self._run(client.start())
+        finally:
+            self._starts.remove(mine)
+        if client._instance is not None:  # a shutdown by another thread may have come right behind
             self._started = True
             self._keep_track(self._bridge_now())
 
     def _stop(self, coro: Callable[[A], Coroutine[Any, Any, object]]) -> None:
         client = self._alive()
-        if self._started:
+        if self._started or self._starts:
             self._started = False
             self._bridge_now().forget(self)
-            self._run(coro(client))
+            try:
+                self._run(coro(client))
+            finally:
+                self._started = False
 
     def _stop_behind(self, coro: Callable[[A], Coroutine[Any, Any, object]]) -> None:
         """Stop without waiting for it: it waits for who asks."""

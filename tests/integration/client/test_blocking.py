@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -443,3 +444,30 @@ def test_starting_and_stopping_leaves_nothing_behind(cluster: BlockingCluster) -
     """Field case B132, B133."""
     out, error = python(CYCLES, cluster).communicate(timeout=2 * PATIENCE)
     assert (out.strip(), error.strip()) == ("0 ['MainThread', 'rmq']", "")
+
+
+def _listens(consumer: PushConsumer) -> PushConsumer:
+    consumer.on("T")(print)
+    return consumer
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda namesrv: Producer("other", namesrv=namesrv, topics=("T",)),
+        lambda namesrv: PullConsumer("pull", namesrv=namesrv, register_topics=("T",)),
+        lambda namesrv: _listens(PushConsumer("push", namesrv=namesrv)),
+    ],
+    ids=["producer", "pull", "push"],
+)
+def test_a_shutdown_cuts_a_start_short_that_waits_on_another_thread(make: Callable[[str], Any]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent, ThreadPoolExecutor(1) as thread:
+        client = make(f"127.0.0.1:{silent.getsockname()[1]}")
+        starting = thread.submit(client.start)
+        silent.settimeout(PATIENCE)
+        asked, _ = silent.accept()
+        with asked:
+            client.shutdown()
+            with pytest.raises(ClientError, match=r"^the \w+ \w+ was shut down while it started$"):
+                starting.result(PATIENCE)
+        assert "not started" in repr(client)
