@@ -89,11 +89,14 @@ def parse_record(data: bytes, at: int, offset: int) -> Record | None:
     body = data[p : p + body_size]
     p += body_size
     topic_size = data[p]
-    topic = data[p + 1 : p + 1 + topic_size].decode()
+    name = data[p + 1 : p + 1 + topic_size]
     p += 1 + topic_size
     properties_size = _i(data, p, 2)
-    text = data[p + 2 : p + 2 + properties_size].decode()
-    # The checksum covers the body alone: behind a torn page the properties are zeros.
+    # The checksum covers the body alone: behind a torn page the properties are zeros, or of another record.
+    try:
+        topic, text = name.decode(), data[p + 2 : p + 2 + properties_size].decode()
+    except UnicodeDecodeError:
+        return None
     if p + 2 + properties_size != at + size or "\0" in text:
         return None
     crc = _u(data, at + 8, 4)

@@ -33,6 +33,8 @@ def look(files: Files, root: str, *, in_group: bool) -> None:
     :raises StoreError: the messages that it has in a group are Java's DLedger's, and would not be there; or the folder
         cannot be read.
     """
+    if not files.is_dir(root):
+        return  # made when the store is opened, or that tells why it cannot be
     try:
         javas = _javas(files, root)
         of_group = _has_files(files, os.path.join(root, FOLDER))
