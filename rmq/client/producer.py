@@ -81,7 +81,7 @@ class Producer(Lookups):
     # -- life ---------------------------------------------------------------------------------------------------------
 
     @property
-    def _client(self) -> ClientInstance:
+    def _joined(self) -> ClientInstance:
         """:raises ClientError: the producer is not started."""
         if self._instance is None:
             raise ClientError(
@@ -89,7 +89,15 @@ class Producer(Lookups):
                 if self._stopped
                 else f"the producer {self.group} is not started: use it with 'with', or call start()"
             )
-        return self._here(self._instance)
+        return self._instance
+
+    @property
+    def _client(self) -> ClientInstance:
+        """The same where a call of the application's begins.
+
+        :raises ClientError: the producer is not started, or it was on another loop.
+        """
+        return self._here(self._joined)
 
     @starts
     async def start(self) -> None:

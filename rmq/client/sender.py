@@ -107,7 +107,7 @@ class Sender:
         """What ``encode`` makes of a message, with what hooks let go along."""
         if self.waits:
             what = f"a hook of the producer {self._producer.group}"
-            application = self._producer._client.application
+            application = self._producer._joined.application
             return await application.call(partial(encode, message), max(0.001, limit / 2), what)
         return encode(message)
 
@@ -138,7 +138,7 @@ class Sender:
             queue, selector = names.wrap_queue(queue), names.selector(selector)
         return Attempts(
             send,
-            self._producer._client.routes,
+            self._producer._joined.routes,
             self._faults,
             self._settings,
             timeout,
@@ -237,7 +237,7 @@ class Sender:
             if place is not None:
                 if type(step) is Call and step.own and not self._producer._shares_loop:
                     step = attempts.on(step.in_place(), self._now())
-                if type(step) is Send and place.first and self._producer._client.writes_at_once(step.address):
+                if type(step) is Send and place.first and self._producer._joined.writes_at_once(step.address):
                     reply = self._exchange(attempts, step)
                     place.leave()
                     step = attempts.on(await reply, self._now())
@@ -280,7 +280,7 @@ class Sender:
             return step
         outcome: Outcome
         try:
-            client = self._producer._client
+            client = self._producer._joined
             if client.writes_at_once(step.address):
                 await place.come(step.seconds)
             if place.first and client.writes_at_once(step.address):
@@ -321,7 +321,7 @@ class Sender:
 
     def _exchange(self, attempts: Attempts, sent: Send) -> Reply:
         """The answer to an attempt, or why there is none."""
-        opaque, instance = next_opaque(), self._producer._client
+        opaque, instance = next_opaque(), self._producer._joined
         data = self._frames.frame(attempts.send, sent.queue, opaque, instance.account)
         return instance.exchange(sent.address, data, opaque, sent.seconds)
 
@@ -338,7 +338,7 @@ class Sender:
                 outcome = await self._why_no_queue(topic, step.seconds)
             else:
                 try:
-                    await self._producer._client.refresh_route(topic, step.seconds, step.template)
+                    await self._producer._joined.refresh_route(topic, step.seconds, step.template)
                 except RMQError as error:
                     log.debug("route of %s: %s", topic, error)
                     outcome = error
@@ -350,7 +350,7 @@ class Sender:
         if call.own and not self._producer._shares_loop:
             return call.in_place()
         try:
-            return await self._producer._client.application.call(call.in_place, call.seconds, call.what)
+            return await self._producer._joined.application.call(call.in_place, call.seconds, call.what)
         except RequestTimeout as error:
             log.warning("group %s: %s", self._producer.group, error)
             return error
@@ -359,7 +359,7 @@ class Sender:
 
     async def _why_no_queue(self, topic: str, seconds: float) -> RMQError:
         """What is the matter with a topic that has no queue to send to: it may be there in a moment, or never."""
-        instance = self._producer._client
+        instance = self._producer._joined
         servers = ";".join(instance.name_servers.addresses)
         if away := instance.routes.masters_away(topic):
             return ConnectFailed(
@@ -437,7 +437,7 @@ class Sender:
         if isinstance(step, Done):
             step.result()  # raises: nothing was sent that could have one
             return
-        instance = self._producer._client
+        instance = self._producer._joined
         remoting = instance.remoting
         address = step.address
         try:

@@ -90,7 +90,7 @@ class Producer(ProducerMirror):
         if client._settings.auto_batch and sender.joins(message, selector):
             return made.run(client.send(message, queue=queue, timeout=timeout))
         send = sender.prepare(message)
-        instance, limit = client._client, client._limit(timeout)
+        instance, limit = client._joined, client._limit(timeout)
         attempts = sender.attempts(send, queue, selector, arg, limit)
         waiter = made.waiter()
         window, size = sender.window, weight(send)
@@ -142,7 +142,7 @@ class Producer(ProducerMirror):
         client = self._alive()
         made = self._bridge_now()
         made.check()
-        instance = client._client
+        instance = client._joined
         check_callback(callback)
         limit, sender = client._limit(timeout), client._sender
         if sender.joins(message, selector):
@@ -227,7 +227,7 @@ class Producer(ProducerMirror):
         client = self._alive()
         made = self._bridge_now()
         made.check()
-        client._client  # noqa: B018 - raises when not started
+        client._joined  # noqa: B018 - raises when not started
         check_callback(callback)
         future: _Future[MessageExt] = self._future(made, callback)
         asked = client.request(message, queue=queue, selector=selector, arg=arg, timeout=timeout)
