@@ -10,8 +10,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -26,6 +28,7 @@ __all__ = [
     "USAGE",
     "Commands",
     "Refused",
+    "agrees",
     "invoke",
     "is_quiet",
     "quiet_option",
@@ -47,6 +50,15 @@ class Refused(click.ClickException):
     """What was asked for could not even be begun: exit code 2, which scripts tell from a bad result."""
 
     exit_code = USAGE
+
+
+def agrees() -> bool:
+    """Ask whether to go on. :raises click.Abort: Ctrl-C, or nobody answers any more."""
+    with contextlib.ExitStack() as after:
+        # asyncio takes Ctrl-C for itself, and cancels a task that is still reading what is typed: it would be asked on.
+        with contextlib.suppress(ValueError):  # no main thread: nobody interrupts it
+            after.callback(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))
+        return click.confirm("Go on?", err=True)
 
 
 class Commands(click.Group):

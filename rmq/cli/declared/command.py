@@ -9,7 +9,7 @@ from typing import IO, Any
 
 import click
 
-from rmq.cli.command import Refused, is_quiet
+from rmq.cli.command import Refused, agrees, is_quiet
 from rmq.cli.declared.document import MOST_BYTES, parse_declared
 from rmq.cli.declared.plan import State, Step, exported, steps_of
 from rmq.cli.mqadmin.careful import Care
@@ -65,7 +65,7 @@ async def apply(
             raise Refused(f"{len(steps)} changes: rmq diff shows them, and --yes makes them")
         for line in _lines(steps):
             click.echo(line, err=True)
-        if not click.confirm("Go on?", err=True):
+        if not agrees():
             raise Refused("nothing was changed")
     recorder = Recorder(admin, before=undo_of if notes is not None or sys.stderr.isatty() else None)
     care = Care.of("apply", {**click.get_current_context().params, "undo": notes}, {})

@@ -23,7 +23,7 @@ from typing import Any
 
 import click
 
-from rmq.cli.command import QUIET, Refused, is_quiet
+from rmq.cli.command import QUIET, Refused, agrees, is_quiet
 from rmq.cli.mqadmin.changes import CHANGING, DESTROYING
 from rmq.cli.mqadmin.notes import put_first
 from rmq.cli.mqadmin.output import Output
@@ -138,7 +138,7 @@ class Care:
     async def _ask(self, admin: AdminClient, work: Work) -> None:
         for line in (await self._seen(admin, work)).planned:
             click.echo(plain(line if line.startswith(" ") else f"this will {line}"), err=True)
-        if not click.confirm("Go on?", err=True):
+        if not agrees():
             raise Refused("nothing was changed")
 
     def note(self, notes: list[str], told: bool, admin: AdminClient) -> None:

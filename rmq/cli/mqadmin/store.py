@@ -37,7 +37,7 @@ from rmq.broker.store.stopped.rebuild import rebuild
 from rmq.broker.store.stopped.shared_end import shared_end
 from rmq.broker.store.stopped.stopped_store import StoppedStore, fitted
 from rmq.broker.store.stopped.verify import Verified, verify
-from rmq.cli.command import CONTEXT, FAILED, Commands, Refused
+from rmq.cli.command import CONTEXT, FAILED, Commands, Refused, agrees
 from rmq.cli.mqadmin.output import print_json
 from rmq.cli.mqadmin.text import address, plain, stamp
 from rmq.cli.progress import Bar
@@ -422,7 +422,7 @@ async def truncate_store(
     print_json(_going_json(settings, going)) if json else _print_going(settings, going, everything=everything)
     if going.at == going.end and not everything:
         return 0
-    if not yes and not (sys.stdin.isatty() and click.confirm("Go on?", err=True)):
+    if not yes and not (sys.stdin.isatty() and agrees()):
         raise Refused("nothing was changed; --yes does it")
     kept = await (cutting.empty(world, settings) if everything else cutting.cut(world, settings, going))
     dump = f"mqadmin store dump records -s {kept}" + ("" if everything else f" --from {going.at}")
