@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 
@@ -88,9 +89,8 @@ class Bench:
             owner.spawn(self._report(), "report")
             if self.seconds is not None:
                 owner.spawn(self._end(self.seconds), "end")
-            await self.enough.wait()
-        except asyncio.CancelledError:
-            pass  # Ctrl-C: what was measured is told
+            with contextlib.suppress(asyncio.CancelledError):  # Ctrl-C: what was measured is told
+                await self.enough.wait()
         finally:
             took = self.world.clock.monotonic() - began
             await owner.close()
