@@ -92,7 +92,9 @@ class _Looking:
         own = {*info.cluster_addr_table, *info.broker_addr_table, *map(reply_topic, info.cluster_addr_table)}
         await self._topics(stand, own)
         if self._group is not None and self._group not in stand.groups and not self._out.missing:
-            raise NotFound(f"no broker has a group {self._group}: mqadmin consumerProgress shows the groups")
+            raise NotFound(
+                f"no broker has a group {self._group} that has consumed: mqadmin consumerProgress shows those that have"
+            )
         return stand
 
     async def _groups(self, address: str, stand: Stand) -> None:
