@@ -11,7 +11,7 @@ from rmq.cli.doctor.cluster import Broker, Cluster, of_cluster
 from rmq.cli.doctor.group import Group, of_group
 from rmq.cli.mqadmin.failures import REFUSED, NotFound, Partial
 from rmq.cli.mqadmin.members import differences
-from rmq.cli.mqadmin.progress import brokers_of, progress_of
+from rmq.cli.mqadmin.progress import members_of, progress_of
 from rmq.cli.mqadmin.session import AdminClient, Output, admin_command
 from rmq.protocol.bodies.cluster import ClusterInfo
 from rmq.protocol.bodies.running import ConsumerRunningInfo
@@ -20,9 +20,6 @@ from rmq.protocol.names import dlq_topic, is_retry_topic
 from rmq.runtime.world import World
 
 __all__ = ["doctor", "group_of"]
-
-#: Members that are asked at a time.
-_AT_ONCE = 16
 
 
 @admin_command(
@@ -87,21 +84,7 @@ async def group_of(admin: AdminClient, name: str, out: Output) -> Group:
         raise NotFound(f"no broker knows the group {name}, and nobody of it was ever connected")
     online: dict[str, ConsumerRunningInfo | str] = {}
     if progress.connection is not None:
-        through = await brokers_of(admin, name, progress.connection)
-        some = asyncio.Semaphore(_AT_ONCE)
-
-        async def ask(client_id: str) -> ConsumerRunningInfo | str:
-            said = "no broker reaches it"
-            async with some:
-                for address in through:
-                    try:
-                        return await admin.consumer_running_info(name, client_id, address)
-                    except RMQError as error:
-                        said = str(error)
-            return said
-
-        members = sorted(one.client_id for one in progress.connection.connection_set)
-        online = dict(zip(members, await asyncio.gather(*map(ask, members)), strict=True))
+        online = await members_of(admin, name, progress.connection)
     found = Group(
         name,
         online,

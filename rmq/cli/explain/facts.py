@@ -7,12 +7,12 @@ import asyncio
 from rmq.cli.explain.story import GroupFacts, queue_of
 from rmq.cli.mqadmin.messages import find_message
 from rmq.cli.mqadmin.output import Output
-from rmq.cli.mqadmin.progress import NOT_ONLINE, brokers_of
+from rmq.cli.mqadmin.progress import NOT_ONLINE, members_of
 from rmq.cli.mqadmin.session import AdminClient
 from rmq.client.message import MessageExt
 from rmq.protocol.bodies.running import ConsumerRunningInfo
 from rmq.protocol.codes import ResponseCode
-from rmq.protocol.errors import ClientError, NotFound, ResponseError, RMQError
+from rmq.protocol.errors import ClientError, NotFound, ResponseError
 from rmq.protocol.names import (
     DLQ_PREFIX,
     HALF_TOPIC,
@@ -27,8 +27,8 @@ from rmq.protocol.queue import MessageQueue
 
 __all__ = ["copies", "due_of", "facts_of", "found", "groups_of", "levels_of", "real_topic"]
 
-#: Members that are asked at a time, and copies of one message that are looked at.
-_AT_ONCE, _COPIES = 16, 64
+#: Copies of one message that are looked at.
+_COPIES = 64
 _UNITS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 #: Where brokers keep what nobody can consume yet.
 _KEEPING = (SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC)
@@ -150,21 +150,7 @@ async def facts_of(admin: AdminClient, out: Output, name: str, message: MessageE
         out.lacks(connection)
         group.broadcasting = connection.message_model == "BROADCASTING"
         group.subscription = connection.subscription_table.get(message.topic)
-        through = await brokers_of(admin, name, connection)
-        gate = asyncio.Semaphore(_AT_ONCE)
-
-        async def ask(client_id: str) -> ConsumerRunningInfo | str:
-            said = "no broker reaches it"
-            async with gate:
-                for address in through:
-                    try:
-                        return await admin.consumer_running_info(name, client_id, address)
-                    except RMQError as error:
-                        said = str(error)
-            return said
-
-        members = sorted(one.client_id for one in connection.connection_set)
-        group.online = dict(zip(members, await asyncio.gather(*map(ask, members)), strict=True))
+        group.online = await members_of(admin, name, connection)
     offsets: dict[MessageQueue, int] = {}
     for topic in sorted(waits):
         try:

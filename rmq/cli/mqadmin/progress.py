@@ -11,12 +11,13 @@ import click
 from rmq.cli.mqadmin.session import AdminClient, Output, admin_command
 from rmq.cli.mqadmin.text import cut, seconds
 from rmq.protocol.bodies.connection import ConsumerConnection
+from rmq.protocol.bodies.running import ConsumerRunningInfo
 from rmq.protocol.bodies.stats import ConsumeStats
 from rmq.protocol.codes import ResponseCode, version_name
 from rmq.protocol.errors import ResponseError, RMQError, TransportError
 from rmq.protocol.queue import MessageQueue
 
-__all__ = ["NOT_ONLINE", "brokers_of", "consumer_progress", "progress_of"]
+__all__ = ["NOT_ONLINE", "brokers_of", "consumer_progress", "members_of", "progress_of"]
 
 RETRY = "%RETRY%"
 #: A group that is offline or has no offsets: 206 in 4.9, 213 in 5.x (mqadmin.md).
@@ -123,6 +124,27 @@ async def brokers_of(admin: AdminClient, group: str, connection: ConsumerConnect
         for one in route.broker_datas
         if one.broker_addrs and one.broker_name not in missing
     ]
+
+
+async def members_of(
+    admin: AdminClient, group: str, connection: ConsumerConnection
+) -> dict[str, ConsumerRunningInfo | str]:
+    """What each member of a group that is connected says of itself, or why it says nothing."""
+    through = await brokers_of(admin, group, connection)
+    some = asyncio.Semaphore(_AT_ONCE)
+
+    async def ask(client_id: str) -> ConsumerRunningInfo | str:
+        said = "no broker reaches it"
+        async with some:
+            for address in through:
+                try:
+                    return await admin.consumer_running_info(group, client_id, address)
+                except RMQError as error:
+                    said = str(error)
+        return said
+
+    members = sorted(one.client_id for one in connection.connection_set)
+    return dict(zip(members, await asyncio.gather(*map(ask, members)), strict=True))
 
 
 def _lines(progress: Progress, owners: dict[MessageQueue, str] | None) -> Iterator[str]:
