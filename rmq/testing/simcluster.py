@@ -110,7 +110,7 @@ class SimCluster(Cluster):
             pipe.abort()
         self.simulation.net.kill(node.address)
         self.brokers.remove(app)
-        with _unheard():
+        with unheard():
             await app.stop()  # on a disk and a network of which nobody sees anything any more
         node.disk = left
         self.simulation.kill(node)
@@ -200,7 +200,7 @@ def _machine_of(number: int, broker_id: int) -> str:
 
 
 @contextmanager
-def _unheard() -> Iterator[None]:
+def unheard() -> Iterator[None]:
     """What a process says at its end, which nobody sees."""
     loggers = [logging.getLogger(f"rmq.{part}") for part in ("broker", "remoting", "runtime")]
     levels = [logger.level for logger in loggers]

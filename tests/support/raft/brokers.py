@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from rmq.broker.app import BrokerApp
 from rmq.broker.raft.driver import RaftDriver
 from rmq.broker.store.state import Queue
 from rmq.broker.store.store import Store
 from rmq.protocol.message import decode_records
-from rmq.testing.simcluster import SimCluster
+from rmq.testing.simcluster import SimCluster, unheard
 from rmq.testing.simdisk import SimDisk
 from rmq.testing.simworld import SimOffload
 from tests.support.virtual import eventually
@@ -88,7 +85,7 @@ class GroupCluster(SimCluster):
         self.brokers.remove(app)
         if app.group is not None and app.group.driver is not None:
             app.group.driver.leads = None  # a dead leader hands nothing over
-        with _unheard():
+        with unheard():
             await app.stop()  # on a disk and a network of which nobody sees anything any more
         node.disk = SimDisk(node.clock.now_ms) if disk else left
         self.simulation.kill(node)
@@ -190,17 +187,3 @@ async def _bytes(store: Store, start: int) -> bytes:
         found.append(await log.read_cold(start, size))
         start += size
     return b"".join(found)
-
-
-@contextmanager
-def _unheard() -> Iterator[None]:
-    """What a process says at its end, which nobody sees."""
-    loggers = [logging.getLogger(f"rmq.{part}") for part in ("broker", "remoting", "runtime")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.CRITICAL + 1)
-    try:
-        yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
