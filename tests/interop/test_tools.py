@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
 import shlex
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,8 @@ from typing import Any
 import pytest
 import yaml
 
+from rmq import AdminClient as Asked
+from rmq import RMQError
 from rmq.aio import ConsumeResult, Message, MessageExt, Producer, PushConsumer
 from rmq.cli.command import invoke
 from rmq.cli.completion.names import live_names
@@ -41,7 +45,14 @@ class Tools:
 
 @pytest.fixture
 def tools(clusters: Clusters, kind: str, capsys: pytest.CaptureFixture[str]) -> Tools:
-    return Tools(clusters.get(kind).namesrv, capsys)
+    cluster = clusters.get(kind)
+    with Asked(namesrv=cluster.namesrv) as admin:  # Java's broker dies of the question until it has figures
+        for _ in range(150):
+            with contextlib.suppress(RMQError):
+                admin.broker_runtime_stats(cluster.broker_addr)
+                break
+            time.sleep(0.2)
+    return Tools(cluster.namesrv, capsys)
 
 
 async def until(ask: Callable[[], Any], right: Callable[[Any], bool]) -> Any:
