@@ -220,11 +220,9 @@ class _Rebuild:
     # -- the exchange ----------------------------------------------------------------------------------------------
 
     def _swap(self, markers: Markers) -> None:
-        """Put what was built in the places of the old."""
+        """Put what was built in the places of the old: it is on disk, names included, by those who made its files."""
         files = self._files
         made = [part for part in _PARTS if files.is_dir(os.path.join(self._place, part))]
-        for part in made:
-            files.sync_dir(os.path.join(self._place, part))
         # Java takes a store without this mark for whole, whatever is missing.
         clean = markers.was_clean()
         markers.set_abort()
