@@ -80,6 +80,8 @@ class Namesrv:
             case "late":
                 self.late.append((conn, request, header))
                 await asyncio.sleep(NEVER)
+            case "slow":
+                await asyncio.sleep(1)
             case "twice":
                 self.late.append((conn, request, header))
         answer = await self._take(conn, request, header)
@@ -224,6 +226,20 @@ def test_an_increment_that_meets_a_fault_is_followed_by_everything(fate: str, fo
         assert namesrv.routes.version_of(ADDR) == scene.topics.data_version
 
     scenario(test, force_register=force)
+
+
+def test_what_changes_while_a_registration_is_under_way_is_told_by_itself() -> None:
+    async def test(scene: Scene) -> None:
+        (namesrv,) = scene.namesrvs
+        namesrv.came.clear()
+        namesrv.fates = ["slow"]
+        await scene.make("A")
+        await scene.make("B")
+        await asyncio.sleep(2)
+        assert scene.known(namesrv)
+        assert [increment_of is None for _, increment_of in namesrv.came] == [False, False]
+
+    scenario(test)
 
 
 def test_a_name_server_that_forgot_the_broker_hears_everything() -> None:

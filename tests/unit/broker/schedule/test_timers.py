@@ -396,6 +396,33 @@ def test_what_is_taken_back_is_never_delivered_not_even_after_a_kill() -> None:
     run(main())
 
 
+@pytest.mark.parametrize("rolled", [False, True])
+def test_what_is_taken_back_while_it_is_read_is_not_delivered(rolled: bool) -> None:
+    async def check(node: SimNode, broker: TimerBroker) -> None:
+        service = broker.service
+        read = service._raw
+
+        async def slow(index: int, position: int, size: int) -> bytes:
+            found = await read(index, position, size)
+            if index == 0 and service._seen:
+                service.take_back([0])
+            return found
+
+        wait = 5000
+        if rolled:
+            broker.settings.file_reserved_time, wait = 1, HOUR // 2
+        broker.send("a", wait)
+        broker.send("b", wait)
+        await asyncio.sleep(1)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("rmq.broker.schedule.timers._LONGEST_SLEEP", 60.0)
+            patch.setattr(service, "_raw", slow)
+            await asyncio.sleep(wait / 1000 + 1)
+        assert await broker.bodies() == ["b"]
+
+    in_a_broker(check)
+
+
 @pytest.mark.parametrize("key", ["T+Ua", "Ua"])
 def test_a_message_that_names_another_takes_it_back(key: str) -> None:
     async def check(node: SimNode, broker: TimerBroker) -> None:

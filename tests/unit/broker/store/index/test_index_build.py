@@ -65,11 +65,13 @@ async def found(store: Store, number: int) -> list[bytes]:
 
 
 def in_index(machine: SimNode) -> list[tuple[int, int]]:
-    return [
-        (value, offset)
-        for file in scan_index(machine.files, "/store", SLOTS, ENTRIES)
-        for value, offset, _, _ in file["entries"]
-    ]
+    """Hash and offset of each entry, of which no file has one twice."""
+    found: list[tuple[int, int]] = []
+    for file in scan_index(machine.files, "/store", SLOTS, ENTRIES):
+        entries = [(value, offset) for value, offset, _, _ in file["entries"]]
+        assert len(set(entries)) == len(entries)
+        found += entries
+    return found
 
 
 async def assert_whole(machine: SimNode, store: Store, messages: int) -> None:
@@ -186,6 +188,33 @@ def test_what_a_crash_left_of_the_index_is_checked_behind_the_running_broker() -
         await store.start()
         await built(store)
         await assert_whole(machine, store, MESSAGES)
+        await store.stop()
+
+    run(main())
+
+
+def test_an_index_that_goes_further_than_the_log_is_built_anew() -> None:
+    """A power cut has taken messages whose keys were on disk: others take their places in the log."""
+
+    async def main() -> None:
+        simulation = Simulation(1)
+        machine = simulation.node("a")
+        store = await opened(machine.world, small(flush_interval_ms=10_000_000))
+        queue = store.queues.get_or_create("T", 0)
+        send(store, queue, 0, 10)
+        assert await store.flusher.flush_all()
+        for number in range(10, 20):
+            store.append([put(queue, b"%d" % number, key="gone")])
+        assert store.index is not None
+        await store.index.writer.force()
+        simulation.power_cut(machine, all_lost=True)
+        await die(store)
+        store = await opened(machine.world, small())
+        queue = store.queues.get_or_create("T", 0)
+        assert queue.next == 10
+        send(store, queue, 10, 40)
+        await built(store)
+        await assert_whole(machine, store, 40)
         await store.stop()
 
     run(main())

@@ -109,3 +109,28 @@ def test_a_file_that_could_not_be_made_is_tried_again_without_a_message() -> Non
         await store.stop()
 
     run(main())
+
+
+def test_what_is_appended_while_queues_are_forced_is_not_in_the_checkpoint_yet() -> None:
+    """Java starts its recovery from these times: what it does not find in a queue, nobody would make."""
+
+    async def main() -> None:
+        machine = node()
+        store = await opened(machine.world, small(queue_flush_interval_ms=NEVER, queue_thorough_interval_ms=NEVER))
+        queue = store.queues.get_or_create("T", 0)
+        store.append([put(queue, b"one")])
+        before = store.log.stamp
+        forced = store.writer.sync
+
+        async def busy() -> None:
+            await forced()
+            await asyncio.sleep(1)
+            store.append([put(queue, b"two")])
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(store.writer, "sync", busy)
+            await store.force()
+        assert (store.checkpoint.logics, store.log.stamp > before) == (before, True)
+        await store.stop()
+
+    run(main())

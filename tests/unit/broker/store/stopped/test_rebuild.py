@@ -264,6 +264,18 @@ def test_what_was_made_is_on_disk() -> None:
     run(main())
 
 
+def test_a_store_that_ended_without_a_stop_stays_marked() -> None:
+    """Its log was not forced to disk: the next start has to look at more of it than after a stop."""
+
+    async def main() -> None:
+        node = Simulation(1).node("a")
+        await _filled(node, clean=False)
+        await rebuild(node.world, small())
+        assert "abort" in node.files.list("/store")
+
+    run(main())
+
+
 def test_the_checkpoint_says_no_more_than_what_a_power_cut_leaves() -> None:
     """Java looks at no message that is older than what it says, and old names may be all that is on disk."""
     before, after = 0, 0
