@@ -11,6 +11,7 @@ import click
 from rmq.cli.bench.running import Bench
 from rmq.cli.command import CONTEXT, Commands, quiet_option
 from rmq.cli.messages.options import client_options
+from rmq.cli.messages.reading import find_queues
 from rmq.client.consumer.push import PushConsumer
 from rmq.client.message import Message, MessageExt
 from rmq.client.producer import Producer
@@ -213,6 +214,7 @@ def consumer(
     turns = itertools.count()
 
     async def work(world: World) -> int:
+        await find_queues(world, client, topic)
         run = Bench(world, "consumer", quantity, seconds, interval, json)
         member = PushConsumer(group, world=world, **client)
 

@@ -14,7 +14,7 @@ from rmq.cli.command import CONTEXT
 from rmq.cli.messages.captured import line_of
 from rmq.cli.messages.options import client_options, selection
 from rmq.cli.messages.places import Place
-from rmq.cli.messages.reading import Chosen, read
+from rmq.cli.messages.reading import Chosen, find_queues, read
 from rmq.cli.messages.templates import template
 from rmq.client.consumer.lite import LitePullConsumer
 from rmq.client.consumer.pull import PullConsumer
@@ -85,6 +85,7 @@ def consume(
             if group is None:
                 source = await messages_of(open_, world, client, chosen)
             else:
+                await find_queues(world, client, chosen.topic)
                 member = LitePullConsumer(group, world=world, **client)
                 member.subscribe(chosen.topic, chosen.expression, sql=chosen.sql)
                 await open_.enter_async_context(member)

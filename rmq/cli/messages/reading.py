@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import tzinfo
+from typing import Any
 
 from rmq.cli.messages.places import Place, resolve
+from rmq.client.admin import AdminClient
+from rmq.client.admin.answers import side_by_side
 from rmq.client.consumer.pull import PullConsumer
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.results import PullStatus
@@ -18,7 +21,7 @@ from rmq.protocol.errors import ClientError, RMQError
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import World
 
-__all__ = ["Chosen", "read"]
+__all__ = ["Chosen", "find_queues", "read"]
 
 #: Messages that wait to be printed while a topic is followed: whoever prints slowly slows the pulls.
 _AHEAD = 256
@@ -44,6 +47,20 @@ class Chosen:
     queue: int | None = None
     broker: str | None = None
     follow: bool = False
+
+
+async def find_queues(world: World, client: Mapping[str, Any], topic: str) -> None:
+    """Have a look at who serves a topic before a member of a group begins: members wait for whoever is not there.
+
+    :param client: a client's arguments.
+    :raises RMQError: no name server answers, none knows the topic, or none of its brokers answers.
+    """
+    async with AdminClient(world=world, **client) as looking:
+        queues = await looking.fetch_subscribe_message_queues(topic)
+        one_each = {queue.broker_name: queue for queue in queues}
+        answers = await side_by_side(one_each, lambda name: looking.max_offset(one_each[name]))
+        if not answers.found:
+            answers.whole()
 
 
 async def read(world: World, consumer: PullConsumer, chosen: Chosen) -> AsyncGenerator[MessageExt]:

@@ -213,6 +213,17 @@ def test_what_is_not_there_is_said(rmq: Tool, monkeypatch: pytest.MonkeyPatch) -
     assert "no name server: give one with -n" in line
 
 
+@pytest.mark.parametrize("words", [["bench", "consumer", "-q", "5", "-t"], ["consume", "-g", "waiting", "-c", "5"]])
+def test_a_member_of_a_group_does_not_wait_for_what_is_not_there(
+    rmq: Tool, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    (line,) = rmq(*words, "Nowhere", code=3).splitlines()
+    assert "Nowhere" in line
+    monkeypatch.setenv("NAMESRV_ADDR", "127.0.0.1:1")
+    (line,) = rmq(*words, "In", code=5).splitlines()
+    assert line.startswith("rmq: no name server answered (127.0.0.1:1)")
+
+
 def test_the_page_says_what_works(rmq: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (ROOT / "docs" / "tools.md").read_text()
     monkeypatch.chdir(tmp_path)
