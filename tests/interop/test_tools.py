@@ -105,6 +105,19 @@ async def test_a_message_s_story(tools: Tools) -> None:
         assert f"{passes}: 1 member" in await tools(f"rmq explain {passes} -o classic")
 
 
+async def test_a_delayed_message_is_found_right_behind_its_sending(tools: Tools) -> None:
+    topic = fresh("delayed")
+    await tools(f"mqadmin updateTopic -c DefaultCluster -t {topic} -r 1 -w 1")
+    async with Producer("p", namesrv=tools.namesrv) as producer:
+        for _ in range(10):  # its level is one second here
+            sent = await producer.send(Message(topic, b"x", delay_level=1))
+            for line in (f"rmq explain {sent.msg_id} -o json", f"rmq explain {sent.msg_id} -t {topic} -o json"):
+                told = json.loads(await tools(line))["message"]
+                assert (told["messageId"], told["topic"]) == (sent.msg_id, topic)
+        plain = await producer.send(Message(topic, b"x"))
+        assert plain.msg_id in await tools(f"mqadmin queryMsgByUniqueKey -t {topic} -i {plain.msg_id}")
+
+
 async def test_a_cluster_becomes_what_a_file_says_and_goes_back(tools: Tools, tmp_path: Path) -> None:
     topic, group, namespace = fresh("declared"), fresh("declared"), fresh("N")
     path, undo = tmp_path / "cluster.yaml", tmp_path / "undo.sh"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from rmq.cli.explain.story import GroupFacts, queue_of
-from rmq.cli.mqadmin.messages import find_message
+from rmq.cli.mqadmin.messages import find_message, message_now, when_indexed
 from rmq.cli.mqadmin.output import Output
 from rmq.cli.mqadmin.progress import NOT_ONLINE, members_of
 from rmq.cli.mqadmin.session import AdminClient
@@ -42,8 +42,12 @@ async def found(admin: AdminClient, msg_id: str, topic: str | None) -> MessageEx
 
     :raises NotFound: there is none.
     """
+    return await when_indexed(admin, msg_id, lambda: _found(admin, msg_id, topic))
+
+
+async def _found(admin: AdminClient, msg_id: str, topic: str | None) -> MessageExt:
     try:
-        message = await find_message(admin, msg_id, topic)
+        message = await message_now(admin, msg_id, topic)
     except NotFound as error:
         for name in _KEEPING:
             kept = await copies(admin, name, msg_id)
