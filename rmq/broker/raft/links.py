@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+from hashlib import sha256
 from typing import cast
 
 from rmq.broker.raft.peers import Peers
@@ -15,7 +17,7 @@ from rmq.broker.settings import BrokerSettings
 from rmq.broker.store.trouble import Trouble
 from rmq.protocol import addresses
 from rmq.protocol.errors import ConfigError, ReplicationError, RMQError
-from rmq.raft.messages import Message
+from rmq.raft.messages import Append, Message
 from rmq.remoting.limits import Rationed
 from rmq.remoting.tls import HANDSHAKE, TlsMode, TlsPipe
 from rmq.runtime import patience
@@ -33,8 +35,8 @@ _CONNECT, _PAUSE, _SILENT = 3.0, 0.3, 10.0
 _ECHO, _UNHEARD = 0.2, 3.0
 #: Bytes that wait for one member; what comes beyond is lost, and asked for again.
 _UNSENT = 8 << 20
-#: Connections that have not said who they are, and those of one member, at most.
-_STRANGERS, _OF_ONE = 16, 4
+#: Connections that have not said who they are, and those of one member, at most; bytes until somebody has.
+_STRANGERS, _OF_ONE, _HELLO = 16, 4, 32 << 10
 
 
 class Links:
@@ -69,7 +71,10 @@ class Links:
         self._keep = keep
         self.heard = heard
         self.lost = lost
-        self._hello = (peers.group, disk, ";".join(peers.members.voters), file_size, broker)
+        self._disk = disk
+        # The order in which the settings name them means nothing.
+        members = ";".join(sorted(peers.members.voters))
+        self._hello = Hello(peers.group, self._me, "", "", members, file_size, broker, settings.broker_name)
         self.tasks = TaskOwner("group")
         self.tls = settings.server_tls()
         self._peer_tls = settings.peer_tls()
@@ -103,6 +108,26 @@ class Links:
         """Connect to the others, again and again."""
         for one in self._peers.members.others:
             self.tasks.serve(self._connect(one), f"to {one}")
+        self.tasks.spawn(self._look_at_own(), "own address")
+
+    async def _look_at_own(self) -> None:
+        """Whether the others can find this member where the settings say; addresses may be passed on: no error."""
+        host, port = self._peers.at[self._me]
+        where = f"dLegerPeers names {addresses.join(host, port)} as this member"
+        try:
+            found = [addresses.host(host)]
+        except ValueError:  # a name
+            try:
+                async with patience.timeout(_CONNECT):
+                    found = [addresses.host(one) for one in await self._world.network.resolve(host)]
+            except OSError as error:  # a timeout, too
+                log.warning("%s, and no address is known for that name here: %s", where, error.strerror or "no answer")
+                return
+        own = [addresses.host(text) for _, text in self._world.identity.addresses()]
+        if found and not any(one.is_loopback or one in own for one in found):
+            log.warning(
+                "%s, which is no address of this machine: the others reach it only if that is passed on to here", where
+            )
 
     async def stop(self) -> None:
         """Close everything."""
@@ -115,10 +140,17 @@ class Links:
             await self._listener.close()
 
     def send(self, to: str, message: Message) -> None:
-        """Say something, when there is a connection; else it is lost."""
+        """Say something, when there is a connection; else it is lost.
+
+        Messages go to who has shown, on a connection of his own, that he is that member: something else may have its
+        address now.
+        """
         link = self._out.get(to)
-        if link is not None:
+        if link is not None and (not isinstance(message, Append) or not message.data or self._is_here(to)):
             link.send(encode(message))
+
+    def _is_here(self, one: str) -> bool:
+        return any(other.hello is not None and other.hello.source == one for other in self._in)
 
     @property
     def connected(self) -> list[str]:
@@ -127,8 +159,7 @@ class Links:
 
     async def _connect(self, one: str) -> None:
         host, port = self._peers.at[one]
-        group, disk, members, file_size, broker = self._hello
-        hello = Hello(group, self._me, one, disk, members, file_size, broker).encode()
+        hello = replace(self._hello, to=one, disk=_called(self._disk, one)).encode()
         trouble = Trouble(self._world.clock, log, f"connecting to {one} of the group", "it is tried again")
         tls = self._peer_tls
         while True:
@@ -172,16 +203,18 @@ class Links:
                 "haAllowedAddresses does not name its address; with aclEnable this machine alone may be of the group "
                 "unless haAllowedAddresses names the members' addresses"
             )
-        if sum(other.hello is None for other in self._in) >= _STRANGERS:
-            raise ReplicationError("too many connect that have not said who they are")
         self._in[link] = None
+        strangers = [other for other in self._in if other.hello is None]
+        if len(strangers) > _STRANGERS:  # a member says it at once: the newest is rather one
+            self.refused(strangers[0], ReplicationError("too many connect that do not say who they are"))
 
     def introduced(self, link: _Incoming, hello: Hello) -> bool:
         """Somebody says who he is; whether he is heard already.
 
         :raises ReplicationError: he is no member of this group.
         """
-        group, _, members, file_size, _ = self._hello
+        own = self._hello
+        group, members, file_size = own.group, own.members, own.file_size
         if hello.group != group or hello.to != self._me or hello.source not in self._peers.members.others:
             raise ReplicationError(
                 f"{hello.source} of the group {hello.group} takes this for {hello.to}; it is {self._me} of {group}, "
@@ -191,6 +224,10 @@ class Links:
             raise ReplicationError(
                 f"{hello.source} has the members {hello.members} and files of {hello.file_size} bytes, and "
                 f"{self._me} has {members} and {file_size}: dLegerPeers and mappedFileSizeCommitLog are the same in all"
+            )
+        if hello.name != own.name:
+            raise ReplicationError(
+                f"{hello.source} has brokerName={hello.name}, and {self._me} has {own.name}: it is the same in all"
             )
         known = self._known.get(hello.source)
         if known is not None and known != hello.disk:
@@ -224,6 +261,14 @@ class Links:
             log.warning, "the connection of %s to this member of the group is closed: %s", link.peer, error
         )
         link.refuse(str(error))
+
+
+def _called(disk: str, to: str) -> str:
+    """What a member calls its disk towards another: it shows that this is the member that was met once.
+
+    Each hears another word, so that who hears one cannot pass for the member at a third.
+    """
+    return sha256(f"{disk} {to}".encode()).hexdigest()[:24]
 
 
 def _made(link: _Outgoing) -> _Outgoing:
@@ -265,7 +310,8 @@ class _Outgoing(asyncio.Protocol):
                     self._heard()
                 elif body[:1] == bytes([REFUSED]):
                     self.refused = True
-                    self._end(body[1:1025].decode("utf-8", "replace"))
+                    text = body[1:1025].decode("utf-8", "replace")
+                    self._end("".join(char if char.isprintable() else "?" for char in text))
                     return
         except ReplicationError as error:
             self._end(str(error))
@@ -308,6 +354,8 @@ class _Incoming(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._echo: asyncio.TimerHandle | None = None
         self._closed = False
+        #: Bytes that have come before it has said who it is.
+        self._unsaid = 0
         self.peer = "?"
         self.host: addresses.Host | None = None
         self.hello: Hello | None = None
@@ -347,6 +395,10 @@ class _Incoming(asyncio.Protocol):
                 if self._closed:
                     return
                 self._take(body)
+            if self.hello is None:
+                self._unsaid += len(data)
+                if self._unsaid > _HELLO:
+                    raise ReplicationError(f"its first {self._unsaid} bytes do not say who it is")
         except RMQError as error:
             self._links.refused(self, error)
         except Exception as error:

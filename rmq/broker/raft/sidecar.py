@@ -6,7 +6,7 @@ Every file is small, one JSON object, and replaced as a whole, synced::
     vote      {"term": the highest seen, "vote": whom this member has voted for in it, or null}
     terms     {"starts": [[term, commit-log offset where it begins], ...]}
     members   {"group": its name, "me": this member's id, "ids": [those of all, sorted], "disk": what this member
-              calls its disk, "others": {id: what that one calls its own}}
+              calls its disk, "others": {id: what that one calls its own towards this one}}
     commit    {"end": up to where the log was committed when that was noted last}
 
 (:mod:`rmq.broker.raft.found` has one more, which a plain broker leaves.)

@@ -41,6 +41,8 @@ _REPLY: Final = Struct(">BqBqqqqqq")
 _INSTALL: Final = Struct(">Bqqqq")
 _LEAD: Final = Struct(">Bq")
 _VERSION: Final = 1
+#: Terms and offsets are less: what is counted on from them still fits.
+_MOST: Final = 1 << 62
 _NOWHERE: Final = Position(0, 0)
 
 
@@ -51,14 +53,17 @@ class Hello:
     group: str
     source: str
     to: str
-    #: Made when this member's disk was new; another one has lost what the first had promised.
+    #: What this member calls its disk towards the other, made when it was new; another one has lost what the first had
+    #: promised.
     disk: str
-    #: The ids of all members, in order, separated by ``;``.
+    #: The ids of all members, sorted, separated by ``;``.
     members: str
     #: Bytes of a commit-log file.
     file_size: int
     #: ``host:port`` that clients are told of it.
     broker: str
+    #: Its brokerName.
+    name: str
     version: int = _VERSION
 
     def encode(self) -> bytes:
@@ -78,10 +83,10 @@ class Hello:
             hello = cls(**found)
         except (ValueError, TypeError) as fault:
             raise ReplicationError(f"it does not say who it is: {fault}") from None
-        texts = (hello.group, hello.source, hello.to, hello.disk, hello.members, hello.broker)
-        if not all(isinstance(text, str) and len(text) < 4096 for text in texts) or not isinstance(
-            hello.file_size, int
-        ):
+        texts = (hello.group, hello.source, hello.to, hello.disk, hello.members, hello.broker, hello.name)
+        if not all(
+            isinstance(text, str) and text.isprintable() and len(text) < 1024 for text in texts
+        ) or not isinstance(hello.file_size, int):
             raise ReplicationError("it does not say who it is: a text or a number is something else")
         return hello
 
@@ -125,8 +130,9 @@ def decode(source: str, body: bytes) -> Message:
     except (error, IndexError):
         raise ReplicationError(f"{len(body)} bytes are no word of a member") from None
     places = [place for place in _places(message) if place is not None]
-    if message.term < 0 or any(place.term < 0 or not 0 <= place.end < 1 << 62 for place in places):
-        raise ReplicationError(f"a word of a member names a place that no log has: {places}")
+    numbers = (message.term, *(number for place in places for number in place))
+    if not all(0 <= number < _MOST for number in numbers) or any(place.term > message.term for place in places):
+        raise ReplicationError(f"a word of a member names a term or a place that no log has: {message.term}, {places}")
     if isinstance(message, Append) and (
         len(message.data) != message.after.end - message.before.end or message.after < message.before
     ):

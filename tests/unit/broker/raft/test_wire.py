@@ -24,7 +24,7 @@ MESSAGES: list[Message] = [
     Install(5, "n1", A, 400),
     TimeoutNow(5, "n1"),
 ]
-HELLO = Hello("group", "n1", "n0", "abc", "n0;n1;n2", 1 << 30, "10.0.0.1:10911")
+HELLO = Hello("group", "n1", "n0", "abc", "n0;n1;n2", 1 << 30, "10.0.0.1:10911", "broker")
 
 
 def body_of(unit: bytes) -> bytes:
