@@ -12,6 +12,7 @@ from typing import Any, TypeVar, is_typeddict
 from rmq.client.shown import shown
 from rmq.protocol import names
 from rmq.protocol.errors import ClientError, RMQError, WrongType
+from rmq.protocol.plain import plain
 from rmq.protocol.queue import MessageQueue
 
 __all__ = [
@@ -36,6 +37,8 @@ T = TypeVar("T")
 #: Seconds, 31 years: clocks and timers of the machine take no more.
 _LONGEST = 1_000_000_000
 _Check = Callable[[object, str], None]
+#: The argument of a selector, which is any object, and stays what it is.
+_ANY = "arg"
 
 
 def check_topic(topic: object) -> None:
@@ -61,6 +64,7 @@ def check_delay_level(level: object, most: int) -> None:
 
 def check_text(topic: object) -> str:
     """:raises ClientError: a topic to look up is no text. Those that brokers make have longer names than others."""
+    topic = plain(topic, "the topic")
     if not isinstance(topic, str):
         how = ": say whose listener it is, @consumer.on('TopicTest')" if callable(topic) else ""
         raise WrongType(f"a topic is a text, not {type(topic).__name__}{how}")
@@ -70,6 +74,7 @@ def check_text(topic: object) -> str:
 
 def check_word(value: object, name: str) -> None:
     """:raises ClientError: it is no text, or one that cannot be sent."""
+    value = plain(value, name)
     if not isinstance(value, str):
         raise WrongType(f"{name} is {shown(value)}: give a text")
     if not value.isascii():
@@ -95,7 +100,7 @@ def several_texts(value: object, name: str) -> list[str]:
     """Texts as a list; one text is not its letters. :raises ClientError: they are none."""
     if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
         raise WrongType(f"{name} is {shown(value)}: give several texts")
-    found = list(value)
+    found = [plain(one, f"one of {name}") for one in value]
     for one in found:
         check_word(one, f"one of {name}")
     return found
@@ -105,9 +110,10 @@ def check_group(group: object, placeholder: str) -> None:
     """:raises ClientError: the group's name cannot be used; ``placeholder`` is Java's default, which is no name."""
     if not isinstance(group, str):
         raise WrongType(f"a group is a text, not {type(group).__name__}")
-    if fault := names.group_fault(group):
-        raise _unnamed(fault, group)
-    if group == placeholder:
+    name: str = plain(group, "the group")
+    if fault := names.group_fault(name):
+        raise _unnamed(fault, name)
+    if name == placeholder:
         raise ClientError(f"the group {placeholder} is a placeholder: give the name of your application")
 
 
@@ -159,8 +165,7 @@ def seconds(value: object, name: str = "timeout") -> float:
 
     :raises ClientError: it is negative, longer than any, or no duration.
     """
-    if isinstance(value, timedelta):
-        value = value.total_seconds()
+    value = plain(value.total_seconds() if isinstance(value, timedelta) else value, name)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise WrongType(f"{name} is {shown(value, 40)}: give seconds, or a timedelta")
     if not 0 <= value <= _LONGEST:
@@ -181,7 +186,8 @@ def typed(*, but: Collection[str] = (), inner: Collection[str] = ()) -> Callable
     """Have the constructor and the public methods of a class refuse arguments of another type than they declare.
 
     Flags, whole numbers, texts, functions and objects of the SDK are looked at; what else a method declares is its own
-    business. A misunderstood argument would otherwise mean something else (a text "false" is true), or fail somewhere
+    business. Texts and numbers of classes of their own, enumerations of texts above all, are handed on as plain ones.
+    A misunderstood argument would otherwise mean something else (a text "false" is true), or fail somewhere
     inside. An error of the call says of which topic or queue it is.
 
     :param but: names of arguments that the methods look at themselves.
@@ -256,13 +262,18 @@ _CHECKS: dict[str, _Check] = {
 def _checking(method: Callable[..., Any], checks: dict[str, _Check | None]) -> Callable[..., Any]:
     in_order = list(checks.items())
 
-    def look(given: tuple[object, ...], named: dict[str, object]) -> None:
-        for (name, check), value in zip(in_order, given, strict=False):
-            if check is not None:
-                check(value, name)
-        for name, value in named.items():
-            if (check := checks.get(name)) is not None:
-                check(value, name)
+    def looked_at(value: object, name: str, check: _Check | None) -> object:
+        if name != _ANY:
+            value = plain(value, name)
+        if check is not None:
+            check(value, name)
+        return value
+
+    def look(given: tuple[object, ...], named: dict[str, object]) -> tuple[list[object], dict[str, object]]:
+        """The arguments that the method gets."""
+        values = [looked_at(value, *one) for one, value in zip(in_order, given, strict=False)]
+        values += given[len(values) :]  # too many: the method says so
+        return values, {name: looked_at(value, name, checks.get(name)) for name, value in named.items()}
 
     def about(error: RMQError, given: tuple[object, ...], named: dict[str, object]) -> None:
         subject = {**dict(zip(checks, given, strict=False)), **named}
@@ -276,8 +287,8 @@ def _checking(method: Callable[..., Any], checks: dict[str, _Check | None]) -> C
         @functools.wraps(method)
         async def call_later(self: object, *given: object, **named: object) -> Any:
             try:
-                look(given, named)
-                return await method(self, *given, **named)
+                values, names = look(given, named)
+                return await method(self, *values, **names)
             except RMQError as error:
                 about(error, given, named)
                 raise
@@ -287,8 +298,8 @@ def _checking(method: Callable[..., Any], checks: dict[str, _Check | None]) -> C
     @functools.wraps(method)
     def call(self: object, *given: object, **named: object) -> Any:
         try:
-            look(given, named)
-            return method(self, *given, **named)
+            values, names = look(given, named)
+            return method(self, *values, **names)
         except RMQError as error:
             about(error, given, named)
             raise

@@ -11,6 +11,7 @@ from rmq.client.shown import shown
 from rmq.protocol import ids
 from rmq.protocol.errors import ClientError, WrongType
 from rmq.protocol.numbers import INT_MAX, whole
+from rmq.protocol.plain import plain, plain_number, plain_text
 from rmq.protocol.queue import MessageQueue
 
 __all__ = [
@@ -35,10 +36,10 @@ _DELAY_LEVELS = 18
 def join_keys(keys: str | Iterable[str] | None) -> str | None:
     """Several keys as the one text of the KEYS property. :raises ClientError: they are no texts."""
     if keys is None or isinstance(keys, str):
-        return keys or None
+        return plain_text(keys) if keys else None
     try:
         if not isinstance(keys, (bytes, Mapping)):
-            return " ".join(keys) or None
+            return " ".join(map(plain_text, keys)) or None
     except TypeError:
         pass
     raise WrongType(f"keys is {shown(keys)}: give a text, or several texts")
@@ -46,6 +47,7 @@ def join_keys(keys: str | Iterable[str] | None) -> str | None:
 
 def body_bytes(body: object) -> bytes:
     """A body as it is sent. :raises ClientError: it is neither bytes nor a text that is valid Unicode."""
+    body = plain(body, "the body of a message")
     if isinstance(body, str):
         try:
             return body.encode()
@@ -56,29 +58,36 @@ def body_bytes(body: object) -> bytes:
     raise WrongType(f"the body of a message is bytes or text, not {type(body).__name__}: encode it first")
 
 
-def check_tags(tags: object) -> None:
-    """:raises ClientError: it is not one tag."""
+def check_tags(tags: object) -> str:
+    """The tag, plain. :raises ClientError: it is not one tag."""
+    tags = plain(tags, "tags")
     if not isinstance(tags, str):
         raise WrongType(f"tags is {shown(tags)}: give one tag, a text")
     check_word(tags, "tags")
+    return tags
 
 
-def check_bits(flag: object) -> None:
-    """:raises ClientError: the flag of a message is none."""
+def check_bits(flag: object) -> int:
+    """The flag of a message, plain. :raises ClientError: it is none."""
     check_number(flag, "flag")
-    if not -(1 << 31) <= flag < 1 << 31:  # type: ignore[operator]
+    number = plain_number(flag)  # type: ignore[arg-type]
+    if not -(1 << 31) <= number < 1 << 31:
         raise ClientError(f"flag is {shown(flag)}: give a whole number of 32 bits")
+    return number
 
 
-def check_properties(properties: object) -> None:
-    """:raises ClientError: they are no texts by names that are texts."""
+def check_properties(properties: object) -> dict[str, str]:
+    """The properties of a message, plain. :raises ClientError: they are no texts by names that are texts."""
     if type(properties) is not dict and not isinstance(properties, Mapping):
         raise WrongType(f"properties is {shown(properties)}: give a mapping of texts to texts")
+    found = {}
     for name, value in properties.items():
         if not isinstance(name, str) or not isinstance(value, str):
             raise WrongType(
                 f"the property {shown(name, 40)}={shown(value, 40)} cannot be sent: names and values are texts"
             )
+        found[plain(name, "the name of a property")] = plain(value, "the value of a property")
+    return found
 
 
 def check_waits(delay: object, deliver_at: object) -> None:
@@ -89,11 +98,13 @@ def check_waits(delay: object, deliver_at: object) -> None:
         raise WrongType(f"deliver_at is {shown(deliver_at)}: give a datetime")
 
 
-def _check_topic(topic: str) -> None:
+def _check_topic(topic: str) -> str:
     check_topic(topic)
+    topic = plain_text(topic)
     if len(_good_topics) >= _MOST_TOPICS:
         _good_topics.clear()
     _good_topics.add(topic)
+    return topic
 
 
 def _values(message: object) -> dict[str, Any]:
@@ -151,23 +162,25 @@ class Message:
         properties: Mapping[str, str] | None = None,
     ) -> None:
         if type(topic) is not str or topic not in _good_topics:
-            _check_topic(topic)
+            topic = _check_topic(topic)
         if type(delay_level) is not int or delay_level != 0:
             check_delay_level(delay_level, _DELAY_LEVELS)
+            delay_level = plain_number(delay_level)
         if tags is not None and (type(tags) is not str or not tags.isascii()):
-            check_tags(tags)
+            tags = check_tags(tags)
         if type(flag) is not int or not -(1 << 31) <= flag < 1 << 31:
-            check_bits(flag)
+            flag = check_bits(flag)
         if delay is not None or deliver_at is not None:
             check_waits(delay, deliver_at)
         if wait_store_ok is not True:
             check_flag(wait_store_ok, "wait_store_ok")
         if properties is not None:
             if type(properties) is not dict:
-                check_properties(properties)
+                properties = check_properties(properties)
             for name, value in properties.items():
                 if type(name) is not str or type(value) is not str:
-                    check_properties(properties)
+                    properties = check_properties(properties)
+                    break
         self.topic: str = topic
         self.body: bytes = body if type(body) is bytes else body_bytes(body)
         self.tags: str | None = tags

@@ -17,6 +17,7 @@ from rmq.client.selectors import MessageQueueSelector
 from rmq.client.shown import shown
 from rmq.protocol.errors import ClientError
 from rmq.protocol.names import DLQ_PREFIX, RETRY_PREFIX, has_allowed_characters, is_system_group, is_system_topic
+from rmq.protocol.plain import plain_text
 
 __all__ = ["Namespace", "namespace_of"]
 
@@ -62,7 +63,7 @@ class Namespace:
     def group(self, name: str, placeholder: str) -> str:
         """A group, wrapped. :raises ClientError: it cannot be used; ``placeholder`` is Java's default."""
         check_group(name, placeholder)
-        wrapped = self.wrap(name)
+        wrapped = self.wrap(plain_text(name))
         if wrapped != name:
             check_group(wrapped, placeholder)
         return wrapped

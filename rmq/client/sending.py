@@ -35,6 +35,7 @@ from rmq.protocol.compression import compress, flags_of
 from rmq.protocol.errors import ClientError, HeaderError, ResponseError, WrongType
 from rmq.protocol.names import BROKER_TOPICS
 from rmq.protocol.numbers import INT_MAX
+from rmq.protocol.plain import plain_number, plain_text
 from rmq.protocol.properties import CORRELATION_ID, MESSAGE_TYPE, REPLY, REPLY_TO_CLIENT, RESERVED, TTL
 from rmq.protocol.sysflags import TRANSACTION_PREPARED
 
@@ -182,7 +183,7 @@ class SendEncoder:
             msg_id,
             code=310,
             sys_flag=sys_flag,
-            flag=message.flag,
+            flag=plain_number(message.flag),
             born=self._now_ms(),
         )
 
@@ -227,6 +228,7 @@ class SendEncoder:
 
     def _check_topic(self, topic: str) -> str:
         check_topic(topic)
+        topic = plain_text(topic)
         if topic in BROKER_TOPICS:
             raise ClientError(f"the topic {topic} is the broker's own: applications cannot send to it")
         wire_topic = self._names.wrap(topic)
@@ -252,7 +254,7 @@ class SendEncoder:
         count = self._begun
         if tags := message.tags:
             if type(tags) is not str:
-                check_tags(tags)
+                tags = check_tags(tags)
             if "||" in tags and isinstance(message, Message):  # another client's message is passed on as it is
                 raise ClientError(f"tags is {shown(tags)}: a message has one tag, only subscriptions have several")
             text = f"TAGS\x01{tags}\x02{text}"
@@ -268,20 +270,15 @@ class SendEncoder:
         own = message.properties
         if own:
             if type(own) is not dict:
-                check_properties(own)
+                own = check_properties(own)
             if isinstance(message, MessageExt):
                 # A received message that is passed on keeps what its application set, not what brokers added.
                 own = {name: value for name, value in own.items() if name not in RESERVED}
             elif not RESERVED.isdisjoint(own):
-                bad = min(RESERVED & own.keys())
-                raise ClientError(f"the property name {bad} is RocketMQ's own: use tags=, keys=, or another name")
+                raise _reserved(min(RESERVED & own.keys()))
             for name, value in own.items():
                 if type(name) is not str or type(value) is not str or not name or not value:
-                    check_properties(own)
-                    raise ClientError(
-                        f"the property {shown(name)}={shown(value)} cannot be sent: names and values are texts that "
-                        "are not empty"
-                    )
+                    name, value = _plain_property(name, value)
                 text = f"{name}\x01{value}\x02{text}"
                 count += 1
         if isinstance(message, Message):
@@ -426,6 +423,22 @@ class SendEncoder:
         properties = _utf8(self._property_text(message, "0" * 32), message)
         body = message.body
         return batch.ITEM_SIZE + len(body if type(body) is bytes else body_bytes(body)) + len(properties)
+
+
+def _plain_property(name: str, value: str) -> tuple[str, str]:
+    """A property whose name or value is of a class of its own. :raises ClientError: it cannot be sent."""
+    ((name, value),) = check_properties({name: value}).items()
+    if not name or not value:
+        raise ClientError(
+            f"the property {shown(name)}={shown(value)} cannot be sent: names and values are texts that are not empty"
+        )
+    if name in RESERVED:
+        raise _reserved(name)
+    return name, value
+
+
+def _reserved(name: str) -> ClientError:
+    return ClientError(f"the property name {name} is RocketMQ's own: use tags=, keys=, or another name")
 
 
 def _timer_text(message: Message) -> str:

@@ -24,6 +24,7 @@ from rmq.client.shown import shown
 from rmq.client.tls import check_tls
 from rmq.protocol.errors import ClientError, UnknownOption, WrongType
 from rmq.protocol.frame import MAX_FRAME
+from rmq.protocol.plain import plain
 
 __all__ = [
     "AccessChannel",
@@ -650,6 +651,7 @@ def _value(kind: str, value: object, name: str) -> object:
     """A setting's value as its field has it. :raises ClientError: it is of another type than the field."""
     if value is None and kind.endswith("| None"):
         return None
+    value = plain(value, name)
     kind = kind.removesuffix(" | None")
     if kind == "float":
         period = seconds(value, name)
@@ -690,7 +692,7 @@ def _several(kind: type[T], value: object, why: str) -> list[T]:
         not isinstance(one, kind) or isinstance(one, bool) for one in value
     ):
         raise WrongType(why)
-    return list(value)
+    return [plain(one, "one of them") for one in value]
 
 
 def _within(settings: ClientSettings, name: str, low: int, high: int) -> None:

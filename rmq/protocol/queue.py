@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 
 from rmq.protocol.errors import WrongType
 from rmq.protocol.fastjson.keys import ObjectKey
+from rmq.protocol.plain import plain
 
 __all__ = ["MAX_QUEUES", "MessageQueue"]
 
@@ -28,6 +29,10 @@ class MessageQueue:
         texts = isinstance(self.topic, str) and isinstance(self.broker_name, str)
         if not texts or not isinstance(number, int) or isinstance(number, bool):
             raise WrongType(f"{self!r:.200}: topic and broker_name are texts, queue_id is a whole number")
+        # One of enumerations has their hash, and would not be found in a table.
+        object.__setattr__(self, "topic", plain(self.topic, "the topic of a queue"))
+        object.__setattr__(self, "broker_name", plain(self.broker_name, "the broker_name of a queue"))
+        object.__setattr__(self, "queue_id", plain(number, "the queue_id of a queue"))
 
     def __str__(self) -> str:
         """Java's text form, which consistent hashing and ``$ref`` paths are made from."""

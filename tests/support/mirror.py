@@ -56,7 +56,10 @@ Method = ast.FunctionDef | ast.AsyncFunctionDef
 
 def text() -> str:
     """The whole module, as it is to be."""
-    imports: dict[str, set[str]] = {"rmq.client.blocking.life": {"A", "Blocking", "C"}}
+    imports: dict[str, set[str]] = {
+        "rmq.client.blocking.crossing": {"crosses"},
+        "rmq.client.blocking.life": {"A", "Blocking", "C"},
+    }
     names = sorted(mirror for mirror in CLASSES.values())
     parts = []
     for (module, name), mirror in CLASSES.items():
@@ -80,7 +83,7 @@ def text() -> str:
             imports.setdefault(f"rmq.client.{module}", set()).add(f"{name} as {whose}")
         base = f"{above[0] if above else 'Blocking'}[{whose}]"
         doc = f'    """What :class:`rmq.client.{module}.{name}` has, blocking."""\n'
-        parts.append(f"class {mirror}({base}):\n{doc}\n" + "\n".join(_method(each) for each in methods))
+        parts.append(f"@crosses\nclass {mirror}({base}):\n{doc}\n" + "\n".join(_method(each) for each in methods))
     exported = "\n".join(_call("__all__ = [", [f'"{name}"' for name in names], "]"))
     return HEAD + _imports(imports) + "\n\n" + exported + "\n\n\n" + "\n\n".join(parts)
 

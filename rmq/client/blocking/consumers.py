@@ -7,7 +7,7 @@ from typing import Any, Literal, Unpack, overload
 
 from rmq.client.blocking.life import twin
 from rmq.client.blocking.mirror import LitePullConsumerMirror, PullConsumerMirror, PushConsumerMirror
-from rmq.client.checks import check_text
+from rmq.client.checks import check_text, seconds
 from rmq.client.consumer.listeners import Batch, One
 from rmq.client.consumer.lite import LitePullConsumer as AioLitePullConsumer
 from rmq.client.consumer.polling import Loop
@@ -29,6 +29,7 @@ from rmq.client.settings import (
     lists_options,
 )
 from rmq.protocol.errors import ClientError
+from rmq.protocol.plain import plain
 from rmq.runtime.aside import logger
 from rmq.runtime.signals import signal_wait
 from rmq.runtime.world import World
@@ -79,7 +80,7 @@ class PushConsumer(PushConsumerMirror):
     def on(self, topic: str, expression: str = "*", *, sql: bool = False, batch: bool) -> Callable[[Any], Any]: ...
 
     def on(self, topic: str, expression: str = "*", *, sql: bool = False, batch: bool = False) -> Callable[[Any], Any]:
-        check_text(topic)
+        topic, expression = check_text(topic), plain(expression, "expression")
 
         def register(function: Any) -> Any:
             return self._on_loop(lambda client: client.on(topic, expression, sql=sql, batch=batch)(function))
@@ -87,10 +88,11 @@ class PushConsumer(PushConsumerMirror):
         return register
 
     def shutdown(self, timeout: Duration | None = None) -> None:
+        limit = None if timeout is None else seconds(timeout)
         if self._alive()._inside():
-            self._stop_behind(lambda started: started.shutdown(timeout))
+            self._stop_behind(lambda started: started.shutdown(limit))
         else:
-            self._stop(lambda started: started.shutdown(timeout))
+            self._stop(lambda started: started.shutdown(limit))
 
     def run(self) -> None:
         """Start, consume until SIGTERM, SIGINT or SIGHUP, shut down; for the main thread.
@@ -193,7 +195,7 @@ class ScheduledPullConsumer(PullConsumer):
         self.group: str = self._client.group
 
     def on(self, topic: str) -> Callable[[P], P]:
-        check_text(topic)
+        topic = check_text(topic)
 
         def register(function: P) -> P:
             self._alive()

@@ -11,6 +11,7 @@ from datetime import datetime
 from rmq.client.admin.answers import Answers
 from rmq.client.admin.client import AdminClient as AioAdminClient
 from rmq.client.admin.reset import OffsetReset
+from rmq.client.blocking.crossing import crosses
 from rmq.client.blocking.life import A, Blocking, C
 from rmq.client.consumer.listeners import BatchListener, OneListener
 from rmq.client.consumer.lite import LitePullConsumer as AioLitePullConsumer
@@ -44,6 +45,7 @@ __all__ = [
 ]
 
 
+@crosses
 class Lookups(Blocking[A]):
     """What :class:`rmq.client.lookup.Lookups` has, blocking."""
 
@@ -98,6 +100,7 @@ class Lookups(Blocking[A]):
         return self._run(self._alive().query_message(topic, key, max_num, begin, end))
 
 
+@crosses
 class ProducerMirror(Lookups[AioProducer]):
     """What :class:`rmq.client.producer.Producer` has, blocking."""
 
@@ -159,6 +162,7 @@ class ProducerMirror(Lookups[AioProducer]):
         self._run(self._alive().create_topic(key, new_topic, queue_num, topic_sys_flag))
 
 
+@crosses
 class Consumer(Lookups[C]):
     """What :class:`rmq.client.consumer.consumer.Consumer` has, blocking."""
 
@@ -189,6 +193,7 @@ class Consumer(Lookups[C]):
         )
 
 
+@crosses
 class PushConsumerMirror(Consumer[AioPushConsumer]):
     """What :class:`rmq.client.consumer.push.PushConsumer` has, blocking."""
 
@@ -269,6 +274,7 @@ class PushConsumerMirror(Consumer[AioPushConsumer]):
         return self._on_loop(lambda client: client.lag())
 
 
+@crosses
 class PullConsumerMirror(Consumer[AioPullConsumer]):
     """What :class:`rmq.client.consumer.pull.PullConsumer` has, blocking."""
 
@@ -321,6 +327,7 @@ class PullConsumerMirror(Consumer[AioPullConsumer]):
         self._run(self._alive().send_message_back(message, delay_level, broker_name))
 
 
+@crosses
 class LitePullConsumerMirror(Consumer[AioLitePullConsumer]):
     """What :class:`rmq.client.consumer.lite.LitePullConsumer` has, blocking."""
 
@@ -423,6 +430,7 @@ class LitePullConsumerMirror(Consumer[AioLitePullConsumer]):
         self._run(self._alive().persist_offsets())
 
 
+@crosses
 class AdminClientMirror(Lookups[AioAdminClient]):
     """What :class:`rmq.client.admin.client.AdminClient` has, blocking."""
 

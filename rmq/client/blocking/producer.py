@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from rmq.client.attempts import Call, Done, Send, Step
+from rmq.client.blocking.crossing import plain_message
 from rmq.client.blocking.life import twin
 from rmq.client.blocking.mirror import ProducerMirror
 from rmq.client.message import Message, MessageExt, MessageQueue
@@ -230,7 +231,7 @@ class Producer(ProducerMirror):
         client._joined  # noqa: B018 - raises when not started
         check_callback(callback)
         future: _Future[MessageExt] = self._future(made, callback)
-        asked = client.request(message, queue=queue, selector=selector, arg=arg, timeout=timeout)
+        asked = client.request(plain_message(message), queue=queue, selector=selector, arg=arg, timeout=timeout)
         made.post(made.spawn, asked, partial(_tell, future))
         return future
 
@@ -242,7 +243,7 @@ class Producer(ProducerMirror):
         selector: MessageQueueSelector | None = None,
         arg: object = None,
     ) -> None:
-        self._run(self._alive().send_oneway(message, queue=queue, selector=selector, arg=arg))
+        self._run(self._alive().send_oneway(plain_message(message), queue=queue, selector=selector, arg=arg))
 
     def split(
         self,
@@ -351,7 +352,7 @@ class TransactionProducer(Producer):
         client = self._alive()
         assert isinstance(client, AioTransactionProducer)
         check_local(local)
-        half = self._run(client._send_half(message, timeout))
+        half = self._run(client._send_half(plain_message(message), timeout))
         if half.send_status is not SendStatus.SEND_OK:
             return self._run(client._end(half, TransactionState.ROLLBACK, message))
         try:
@@ -389,7 +390,7 @@ class Transaction(TransactionScope):
         producer = self._producer
         client = producer._alive()
         assert isinstance(client, AioTransactionProducer)
-        if not self._begun(producer._run(client._send_half(self._message, self._timeout))):
+        if not self._begun(producer._run(client._send_half(plain_message(self._message), self._timeout))):
             self._end(TransactionState.ROLLBACK)
             raise self._refusal()
         return self

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar, TypeVar, Unpack
 
 from rmq.client.application import call_on
-from rmq.client.checks import check_topic, seconds
+from rmq.client.checks import check_topic, seconds, typed
 from rmq.client.consumer.listeners import ends_task
 from rmq.client.consumer.pull import PullConsumer
 from rmq.client.consumer.rebalance import HANDOVER
@@ -41,6 +41,7 @@ P = TypeVar("P", bound=PullCallback)
 
 
 @lists_options(ScheduledPullConsumerSettings)
+@typed()
 class ScheduledPullConsumer(PullConsumer):
     """A pull consumer that calls a function for each queue of its share, when that function says.
 
