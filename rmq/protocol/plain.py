@@ -1,4 +1,4 @@
-"""Values of Python's own classes, of those of classes derived from them: enumerations of texts, marked texts, and so on.
+"""Values of Python's own classes, of those derived from them: enumerations of texts, marked texts, and so on.
 
 An application's class may have another hash and another text than what it is derived from; and making them may be
 slow, fail, or never return. What is kept in tables and what goes to a broker is plain.
