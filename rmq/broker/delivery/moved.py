@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from rmq.broker.store.state import Put
+from rmq.broker.store.own import own_message
 from rmq.broker.store.trouble import Trouble
-from rmq.protocol import properties
-from rmq.protocol.tags import string_hash
 
 if TYPE_CHECKING:
     from rmq.broker.settings import BrokerSettings
@@ -59,19 +57,7 @@ class OffsetMovedEvents:
                 "offsetRequest": asked,
             }
         )
-        host = self._store_host
-        put = Put(
-            store.queues.get_or_create(_TOPIC, 0),
-            body,
-            properties.encode({"TAGS": group, "KEYS": group, "DELAY": "0"}).encode(),
-            0,
-            0x30 if len(host) == 20 else 0,
-            self._clock.now_ms(),
-            host,
-            host,
-            0,
-            0,
-            string_hash(group),
-            (group.encode(),),
-        )
+        queue = store.queues.get_or_create(_TOPIC, 0)
+        table = {"TAGS": group, "KEYS": group, "DELAY": "0"}
+        put = own_message(queue, body, table, self._clock.now_ms(), self._store_host, (group.encode(),))
         store.append([put])

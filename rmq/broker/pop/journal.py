@@ -33,6 +33,7 @@ import orjson
 from rmq.broker.pop.checkpoints import Checkpoints, Key, PopCheckpoint
 from rmq.broker.pop.ordered import OrderedBatch, OrderedQueues, Place
 from rmq.broker.pop.shapes import check_event
+from rmq.broker.store.own import own_message
 from rmq.broker.store.state import ENTRY_SIZE, PLACE, Put, Queue
 from rmq.protocol.errors import ProtocolError, StoreError
 from rmq.protocol.message import decode_record
@@ -132,7 +133,6 @@ class Journal:
         self._store = store
         self._topics = topics
         self._host = store_host
-        self._sys_flag = 0x30 if len(store_host) == 20 else 0
         self._notes = Rationed(clock, most=20)
         self._waiting: list[Event] = []
         #: Nothing is written any more: who reads it next has the whole of it.
@@ -160,10 +160,7 @@ class Journal:
         return span.offsets[-1][0], span.end
 
     def _record(self, events: list[Event]) -> Put:
-        return Put(
-            self.queue, orjson.dumps(events), b"", 0, self._sys_flag, self._clock.now_ms(), self._host, self._host,
-            0, 0, 0, (),
-        )  # fmt: skip
+        return own_message(self.queue, orjson.dumps(events), {}, self._clock.now_ms(), self._host)
 
     async def soon(self, events: Sequence[Event]) -> None:
         """Append events together with those of others of this turn of the loop; without any, wait for the others'.

@@ -20,15 +20,14 @@ from rmq.broker.schedule.rebuild import BATCH_PROPERTIES, rebuild
 from rmq.broker.schedule.timing import DELETE_KEY, Wait, decode_code, encode_code, may_have, wait_in, wait_of
 from rmq.broker.schedule.wheel import Wheel
 from rmq.broker.store.aside import SetAside
+from rmq.broker.store.own import own_message
 from rmq.broker.store.queues.deletions import TopicDeleted
 from rmq.broker.store.state import ENTRY, ENTRY_SIZE, Put, Queue
 from rmq.broker.store.trouble import Trouble
-from rmq.protocol import properties
 from rmq.protocol.errors import ProtocolError, StoreError
 from rmq.protocol.message import MessageRecord, decode_record
 from rmq.protocol.names import TIMER_DONE_TOPIC, TIMER_GROUP, TIMER_TOPIC
 from rmq.protocol.numbers import INT_MAX, whole
-from rmq.protocol.tags import string_hash
 from rmq.remoting.limits import Rationed
 from rmq.runtime import patience
 from rmq.runtime.tasks import TaskOwner
@@ -472,12 +471,8 @@ class TimerService:
         """
         if self.tasks.closed:
             raise StoreError("the delivery of timer messages has ended")
-        host = self._store_host
-        mark = Put(
-            self._store.queues.get_or_create(TIMER_DONE_TOPIC, 0), encode_marks(indexes),
-            properties.encode({"TAGS": "d"}).encode(), 0, 0x30 if len(host) == 20 else 0, self._clock.now_ms(), host,
-            host, 0, 0, string_hash("d"), (),
-        )  # fmt: skip
+        done = self._store.queues.get_or_create(TIMER_DONE_TOPIC, 0)
+        mark = own_message(done, encode_marks(indexes), {"TAGS": "d"}, self._clock.now_ms(), self._store_host)
         span = self._store.append([*puts, mark])
         self.on_delivered([put for put in puts if put.queue.topic != TIMER_TOPIC])
         for index in indexes:

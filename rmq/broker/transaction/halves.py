@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rmq.broker.store.own import own_message
 from rmq.broker.store.queues.deletions import TopicDeleted
 from rmq.broker.store.state import Put
-from rmq.protocol import properties
 from rmq.protocol.errors import StoreError
 from rmq.protocol.ids import pack_host
 from rmq.protocol.names import HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC, TRANSACTION_CONSUMER_GROUP
@@ -110,18 +110,6 @@ class Halves:
 
     def settled(self, index: int) -> Put:
         """The op record which says that the half at queue index ``index`` needs no check any more."""
-        host = self._store_host
-        return Put(
-            self._store.queues.get_or_create(OP_HALF_TOPIC, 0),
-            str(index).encode(),
-            properties.encode({"TAGS": OP_TAG, "WAIT": "true"}).encode(),
-            0,
-            0x30 if len(host) == 20 else 0,
-            self._clock.now_ms(),
-            host,
-            host,
-            0,
-            0,
-            string_hash(OP_TAG),
-            (),
-        )
+        ops = self._store.queues.get_or_create(OP_HALF_TOPIC, 0)
+        table = {"TAGS": OP_TAG, "WAIT": "true"}
+        return own_message(ops, str(index).encode(), table, self._clock.now_ms(), self._store_host)
