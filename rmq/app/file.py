@@ -12,9 +12,14 @@ import msgspec
 from rmq.app.application import App
 from rmq.app.handler import BadPayload, OnBadPayload
 from rmq.app.topic import Topic
+from rmq.config.bounded_yaml import bound_yaml
 from rmq.protocol.errors import ClientError, ConfigError
+from rmq.runtime.named_file import read_named
 
 __all__ = ["app_of", "load", "named"]
+
+#: Bytes of a file.
+_LARGEST = 1 << 20
 
 
 class TopicEntry(msgspec.Struct, forbid_unknown_fields=True):
@@ -80,10 +85,15 @@ def load(path: str | os.PathLike[str]) -> App:
     """
     where = os.fspath(path)
     try:
-        with open(where, "rb") as file:
-            entry = msgspec.yaml.decode(file.read(), type=AppEntry)
+        text = read_named(where, _LARGEST).decode("utf-8-sig")
+        bound_yaml(where, text)
+        entry = msgspec.yaml.decode(text, type=AppEntry)
     except OSError as error:
         raise ConfigError(f"{where} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError:
+        raise ConfigError(f"{where}: this is no UTF-8: save the file in UTF-8") from None
+    except ConfigError:
+        raise
     except Exception as error:  # PyYAML's own, and those of what it makes dates and numbers of
         raise ConfigError(f"{where}: {' '.join(str(error).split())}") from error
     try:

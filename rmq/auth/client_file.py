@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rmq.auth.credentials import Credentials
-from rmq.auth.document import Scalar, parse_document
+from rmq.auth.document import MOST_BYTES, Scalar, parse_document
 from rmq.protocol.errors import ConfigError
 from rmq.runtime.world import Files
 
@@ -70,7 +70,7 @@ def parse_client_file(path: str, data: bytes) -> ClientFile:
 def read_client_file(files: Files, path: str) -> ClientFile:
     """:raises ConfigError: the file cannot be read, or something is wrong with it."""
     try:
-        data = files.read(path)
+        data = files.read(path, MOST_BYTES)
     except OSError as error:
         raise ConfigError(f"{path}: the account to sign with cannot be read: {error.strerror or error}") from None
     return parse_client_file(path, data)

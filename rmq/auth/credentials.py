@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rmq.auth.document import Scalar, parse_document
+from rmq.auth.document import MOST_BYTES, Scalar, parse_document
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ConfigError
 from rmq.protocol.signature import LAST_WITHOUT_MARK, UNIQUE_KEY_QUERY, signed_fields
@@ -41,7 +41,7 @@ def parse_credentials(path: str, data: bytes) -> Credentials:
 def read_credentials(files: Files, path: str) -> Credentials:
     """:raises ConfigError: the file cannot be read, or something is missing in it."""
     try:
-        data = files.read(path)
+        data = files.read(path, MOST_BYTES)
     except OSError as error:
         raise ConfigError(f"{path}: the account to sign with cannot be read: {error.strerror or error}") from None
     return parse_credentials(path, data)

@@ -74,7 +74,7 @@ class AclFiles:
 
     def _stamp(self, path: str) -> object:
         stamp = self._files.identity(path)
-        return self._files.read(path) if stamp is None else stamp
+        return self._files.read(path, MOST_BYTES) if stamp is None else stamp
 
     def read(self) -> dict[str, bytes]:
         """Every file's content.
@@ -87,7 +87,7 @@ class AclFiles:
             size += self._files.size(path)
             if size > _MOST_TOGETHER:
                 raise ConfigError(f"{path}: the files of accounts have more than {_MOST_TOGETHER} bytes together")
-            contents[path] = self._files.read(path)
+            contents[path] = self._files.read(path, MOST_BYTES)
         return contents
 
     def understand(self, contents: Mapping[str, bytes]) -> Known:

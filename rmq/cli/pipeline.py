@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rmq.cli.command import CONTEXT, USAGE, Commands
+from rmq.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
     from rmq.spark.pipeline.job import Job
@@ -69,7 +70,10 @@ def run(file: str) -> int:
         return USAGE
     from rmq.spark.pipeline.running.runner import run as run_job
 
-    return run_job(job)
+    try:
+        return run_job(job)
+    except ConfigError as error:  # what lacks here: the job itself was looked at
+        raise click.ClickException(str(error)) from None
 
 
 @pipeline.command(context_settings=CONTEXT)

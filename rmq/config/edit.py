@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import javaproperties
 
+from rmq.config.sources import LARGEST
 from rmq.runtime.world import Files
 
 __all__ = ["edit", "edit_file"]
@@ -45,7 +46,7 @@ def edit_file(files: Files, path: str, changes: Mapping[str, str]) -> None:
     :raises OSError: it cannot be read or written.
     :raises ValueError: it is no .properties file.
     """
-    before = files.read(path) if files.exists(path) else b""
+    before = files.read(path, LARGEST) if files.exists(path) else b""
     if not before and (folder := path.rpartition("/")[0]):
         files.mkdir(folder)
     after = edit(before.decode("iso-8859-1"), changes).encode("iso-8859-1")

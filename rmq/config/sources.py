@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Mapping
@@ -12,12 +11,14 @@ import javaproperties
 import yaml
 
 from rmq.config import values
+from rmq.config.bounded_yaml import bound_yaml
 from rmq.protocol.errors import ConfigError
+from rmq.runtime.named_file import read_named
 
-__all__ = ["Given", "environment_name", "parse_properties", "parse_update", "read_file"]
+__all__ = ["LARGEST", "Given", "environment_name", "parse_properties", "parse_update", "read_file"]
 
 #: Larger than any real configuration; a mistaken path (a log, a commit log) is refused at once.
-_LARGEST = 1 << 20
+LARGEST = 1 << 20
 #: Characters and lines of an update over the wire: it is parsed on the loop, continued lines in quadratic time. All
 #: settings together have about 4,000 and 160.
 _LARGEST_UPDATE = 16_384
@@ -56,14 +57,9 @@ def read_file(path: str) -> list[Given]:
     :raises ConfigError: it cannot be read or parsed; says which file, which line.
     """
     try:
-        with open(path, "rb") as file:
-            data = file.read(_LARGEST + 1)
+        data = read_named(path, LARGEST)
     except OSError as error:
-        raise ConfigError(
-            f"{path}: {os.strerror(error.errno or 0)}: give a configuration file that can be read"
-        ) from None
-    if len(data) > _LARGEST:
-        raise ConfigError(f"{path}: longer than {_LARGEST} bytes: not a configuration file")
+        raise ConfigError(f"{path}: {error.strerror}: give a configuration file that can be read") from None
     if data.startswith(_UTF16):
         raise ConfigError(f"{path}: UTF-16: save it as UTF-8")
     if path.lower().endswith((".yaml", ".yml")):
@@ -117,6 +113,7 @@ def parse_update(content: str) -> list[Given]:
 def _parse_yaml(path: str, content: str) -> list[Given]:
     """A flat mapping; scalars are taken as they are written (``04`` stays ``04``), lists are joined with ``;``."""
     try:
+        bound_yaml(path, content)
         root = yaml.compose(content, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)

@@ -27,6 +27,8 @@ log = logger(__name__)
 
 #: Pages of metrics rendered at a time: each holds its whole text.
 _RENDERED_AT_ONCE = 2
+#: Bytes of a file with a token in it.
+_LONGEST_TOKEN = 4_096
 _LOOPBACK = "127.0.0.1"
 
 
@@ -155,7 +157,7 @@ class Observer:
         """:raises ValueError: the file of the token cannot be read, or has none."""
         path = self._settings.metrics_token_file
         try:
-            token = (await self._world.offload(self._world.files.read, path)).strip()
+            token = (await self._world.offload(self._world.files.read, path, _LONGEST_TOKEN)).strip()
         except OSError as error:
             raise ValueError(f"it cannot be read: {error.strerror or error}") from None
         if not token:

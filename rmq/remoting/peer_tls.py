@@ -5,13 +5,13 @@ Verifying is the default: the certificate has to lead to one that is trusted, an
 
 from __future__ import annotations
 
-import os
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from rmq.protocol.errors import ConfigError
 from rmq.remoting.tls import Renewed, client_context
+from rmq.runtime.named_file import read_named
 
 __all__ = ["DAEMON", "SDK", "SPARK", "OptionNames", "PeerTls", "TlsOptions"]
 
@@ -183,10 +183,9 @@ class TlsOptions:
 def _first_line(path: str) -> str:
     """The password in a file: its first line. :raises ConfigError: it cannot be read, or has none."""
     try:
-        with open(path, encoding="utf-8") as file:
-            found = file.readline(4_096).rstrip("\r\n")
+        found = read_named(path, 4_096).decode("utf-8-sig").partition("\n")[0].rstrip("\r")
     except (OSError, UnicodeDecodeError) as error:
-        why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else "it is no text"
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
         raise ConfigError(f"{path}: the password of a TLS key cannot be read: {why}") from None
     if not found:
         raise ConfigError(f"{path}: the password of a TLS key is expected in its first line, which is empty")

@@ -16,6 +16,7 @@ from typing import cast
 from rmq.protocol.errors import ConfigError
 from rmq.remoting.peer_names import SharingContext
 from rmq.runtime.aside import logger
+from rmq.runtime.named_file import read_named
 
 __all__ = ["CLIENT_AUTH", "HANDSHAKE", "Renewed", "ServerTls", "TlsMode", "TlsPipe", "client_context", "server_context"]
 
@@ -217,12 +218,14 @@ def _first_certificate(path: str) -> bytes:
 
 
 def _pem(path: str) -> bytes:
-    """What a file holds: OpenSSL does not say which of two is missing. :raises ConfigError: it cannot be read."""
+    """What a file holds: OpenSSL, which reads it after us, does not say which of two is missing, and has no bounds.
+
+    :raises ConfigError: it cannot be read.
+    """
     try:
-        with open(path, "rb") as file:
-            return file.read(_LARGEST_PEM)
+        return read_named(path, _LARGEST_PEM, plain=True)
     except OSError as error:
-        raise ConfigError(f"TLS: {path} cannot be read: {os.strerror(error.errno or 0)}") from None
+        raise ConfigError(f"TLS: {path} cannot be read: {error.strerror}") from None
 
 
 class TlsPipe(asyncio.Protocol):

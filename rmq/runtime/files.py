@@ -15,6 +15,7 @@ import stat
 from rmq.runtime.clib import c_function
 from rmq.runtime.file_locks import lock_directory, lock_first_byte
 from rmq.runtime.file_systems import is_local
+from rmq.runtime.named_file import read_named
 from rmq.runtime.residency import Mapping
 from rmq.runtime.world import File, FileIdentity, FileLock, Usage
 
@@ -351,7 +352,9 @@ class RealFiles:
             free=info.f_bavail * info.f_frsize,
         )
 
-    def read(self, path: str) -> bytes:
+    def read(self, path: str, most: int | None = None) -> bytes:
+        if most is not None:
+            return read_named(path, most)
         with open(path, "rb") as file:
             return file.read()
 

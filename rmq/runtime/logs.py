@@ -21,7 +21,9 @@ from typing import Any
 
 import yaml
 
+from rmq.config.bounded_yaml import bound_yaml
 from rmq.protocol.errors import ConfigError
+from rmq.runtime.named_file import read_named
 
 __all__ = ["Logging", "configure", "hold"]
 
@@ -50,6 +52,8 @@ _STDERR: dict[str, Any] = {
 #: Records that may wait for the writer; beyond it the newest are dropped and counted, the loop is never held up.
 _WAITING = 50_000
 _HELD_MOST = 1_000
+#: Bytes of a logging configuration.
+_LARGEST = 1 << 20
 #: Characters of a message, its traceback apart.
 _LONGEST = 8_192
 #: Control characters but the tabulator, ends of lines, changes of direction, surrogates.
@@ -175,8 +179,9 @@ def configure(path: str | None, *, folder: str, daemon: str, level: str | None =
 
 def _read(path: str) -> dict[str, Any]:
     try:
-        with open(path, encoding="utf-8") as file:
-            rules = yaml.safe_load(file)
+        text = read_named(path, _LARGEST).decode("utf-8-sig")
+        bound_yaml(path, text)
+        rules = yaml.safe_load(text)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}: give a logging configuration that can be read") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:

@@ -180,7 +180,11 @@ class Files(Protocol):
 
     def usage(self, path: str) -> Usage: ...
 
-    def read(self, path: str) -> bytes: ...
+    def read(self, path: str, most: int | None = None) -> bytes:
+        """All of a file.
+
+        :param most: bytes of a file that somebody has named: an OSError where it is longer, or never ends.
+        """
 
     def write_atomic(self, path: str, data: bytes, *, backup: bool = False, private: bool = False) -> None:
         """Replace ``path``: temporary file, fsync, rename, fsync of the directory.

@@ -331,9 +331,11 @@ class SimFiles:
         total = self.disk.capacity if self.disk.capacity is not None else 1 << 40
         return Usage(total=total, used=used, free=max(0, total - used))
 
-    def read(self, path: str) -> bytes:
+    def read(self, path: str, most: int | None = None) -> bytes:
         file = self.open(path, readonly=True)
         try:
+            if most is not None and file.size() > most:
+                raise OSError(errno.EFBIG, f"it is longer than {most} bytes", path)
             return file.pread(file.size(), 0)
         finally:
             file.close()

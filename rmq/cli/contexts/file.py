@@ -20,7 +20,7 @@ import os
 import re
 from dataclasses import dataclass, field
 
-from rmq.auth.document import Mapping, Node, Scalar, parse_document
+from rmq.auth.document import MOST_BYTES, Mapping, Node, Scalar, parse_document
 from rmq.protocol.errors import ClientError, ConfigError
 from rmq.runtime.world import Files
 
@@ -109,7 +109,7 @@ def read_contexts(files: Files, path: str) -> Contexts:
     :raises ConfigError: it cannot be read, or names the line and what is wrong there.
     """
     try:
-        data = files.read(path)
+        data = files.read(path, MOST_BYTES)
     except FileNotFoundError:
         return Contexts(path)
     except OSError as error:

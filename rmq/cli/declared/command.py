@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import IO, Any
+from typing import Any
 
 import click
 
 from rmq.cli.command import Refused, agrees, is_quiet
 from rmq.cli.declared.document import MOST_BYTES, parse_declared
 from rmq.cli.declared.plan import State, Step, exported, steps_of
+from rmq.cli.given_file import STDIN, GivenFile, GivenFileType
 from rmq.cli.mqadmin.careful import Care
 from rmq.cli.mqadmin.failures import REFUSED, NotFound, Partial
 from rmq.cli.mqadmin.recorder import Recorder
@@ -23,15 +24,14 @@ from rmq.protocol.errors import ConfigError, RMQError
 
 __all__ = ["apply", "diff", "export"]
 
-_STDIN = "<stdin>"
-_file = click.option("-f", "--file", "file", type=click.File("rb"), required=True, metavar="FILE",
+_file = click.option("-f", "--file", "file", type=GivenFileType(MOST_BYTES), required=True, metavar="FILE",
                      help="What the cluster is to have, YAML; -: stdin.")  # fmt: skip
 _cluster = click.option("-c", "--clusterName", "cluster", metavar="NAME", help="Needed where there are several.")
 _prune = click.option("--prune", is_flag=True, help="Delete what the file's sections do not name, too.")
 
 
 @admin_command("diff", _file, _cluster, _prune)
-async def diff(admin: AdminClient, out: Output, file: IO[bytes], cluster: str | None, prune: bool) -> int:
+async def diff(admin: AdminClient, out: Output, file: GivenFile, cluster: str | None, prune: bool) -> int:
     """Say in what a cluster differs from a file; the exit code is 1 where it does."""
     steps, _ = await _plan(admin, file, cluster, prune)
     out.done({"changes": [step.table() for step in steps]}, _lines(steps))
@@ -49,7 +49,7 @@ async def diff(admin: AdminClient, out: Output, file: IO[bytes], cluster: str | 
                  help="Write the commands that take it back before what is in FILE.  [MQADMIN_UNDO]"),
 )  # fmt: skip
 async def apply(
-    admin: AdminClient, out: Output, file: IO[bytes], cluster: str | None, prune: bool, only_say: bool, agreed: bool,
+    admin: AdminClient, out: Output, file: GivenFile, cluster: str | None, prune: bool, only_say: bool, agreed: bool,
     notes: str | None,
 ) -> int:  # fmt: skip
     """Give a cluster the topics, groups and key-value entries of a file; what the file does not name stays.
@@ -61,7 +61,7 @@ async def apply(
     if only_say or not steps:
         return out.done({"changes": [step.table() for step in steps], "done": 0}, _lines(steps))
     if not agreed:
-        if not (sys.stdin.isatty() and sys.stderr.isatty()) or _name(file) == _STDIN:
+        if not (sys.stdin.isatty() and sys.stderr.isatty()) or file.name == STDIN:
             raise Refused(f"{len(steps)} changes: rmq diff shows them, and --yes makes them")
         for line in _lines(steps):
             click.echo(line, err=True)
@@ -98,27 +98,20 @@ async def export(admin: AdminClient, out: Output, cluster: str | None, namespace
     return out.value(made, list)
 
 
-def _name(file: IO[bytes]) -> str:
-    """As an error names it."""
-    return str(getattr(file, "name", _STDIN))
-
-
-async def _plan(admin: AdminClient, file: IO[bytes], cluster: str | None, prune: bool) -> tuple[list[Step], State]:
+async def _plan(admin: AdminClient, file: GivenFile, cluster: str | None, prune: bool) -> tuple[list[Step], State]:
     try:
-        declared = parse_declared(_name(file), file.read(MOST_BYTES + 1))
+        declared = parse_declared(file.name, file.data)
     except ConfigError as error:
         raise Refused(str(error)) from None
-    except OSError as error:
-        raise Refused(f"{_name(file)} cannot be read: {error.strerror or error}") from None
     state = await _state(admin, cluster, declared.kv or {})
     if unknown := sorted(declared.brokers() - set(state.masters)):
         raise NotFound(
-            f"{_name(file)} names {', '.join(unknown)}, and {state.cluster} has no such master "
+            f"{file.name} names {', '.join(unknown)}, and {state.cluster} has no such master "
             f"({', '.join(sorted(state.masters))} has it)"
         )
     for kind, named in (("topic", declared.topics), ("group", declared.groups)):
         if kept := sorted(name for name in named or () if state.keeps(kind, name)):
-            raise Refused(f"{_name(file)} names {', '.join(kept)}: a {kind} that brokers keep for themselves")
+            raise Refused(f"{file.name} names {', '.join(kept)}: a {kind} that brokers keep for themselves")
     return steps_of(declared, state, prune=prune), state
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from codecs import BOM_UTF8
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -20,6 +21,7 @@ from rmq.client.message import Message
 from rmq.client.results import SendResult
 from rmq.client.selectors import by_hash
 from rmq.protocol.errors import ClientError, RMQError
+from rmq.runtime.named_file import read_named
 
 __all__ = ["GROUP", "lines_of", "produce"]
 
@@ -123,6 +125,8 @@ def produce(
         sending = _Sending(producer, by_key, 1 if alone else _IN_FLIGHT, told)
         for where, text in _texts(bodies, whole, file):
             try:
+                if isinstance(text, ClientError):
+                    raise text
                 made = making.message(text)
             except (ValueError, ClientError) as error:
                 sending.fail(where, error)
@@ -132,12 +136,17 @@ def produce(
     return FAILED if sending.failures else 0
 
 
-def _texts(bodies: tuple[str, ...], whole: tuple[str, ...], file: BinaryIO | None) -> Iterator[tuple[str, bytes]]:
+def _texts(
+    bodies: tuple[str, ...], whole: tuple[str, ...], file: BinaryIO | None
+) -> Iterator[tuple[str, bytes | ClientError]]:
+    """What is to be sent, and what to call it; an error where it cannot be read."""
     for number, body in enumerate(bodies, 1):
         yield f"message {number}", body.encode(errors="surrogateescape")
     for path in whole:
-        with open(path, "rb") as opened:
-            yield path, opened.read()
+        try:
+            yield path, read_named(path, _LONGEST_LINE)
+        except OSError as error:
+            yield path, ClientError(error.strerror or str(error))
     if file is not None:
         yield from lines_of(file)
 
@@ -147,6 +156,8 @@ def lines_of(file: BinaryIO) -> Iterator[tuple[str, bytes]]:
     number = 0
     while line := file.readline(_LONGEST_LINE + 1):
         number += 1
+        if number == 1:
+            line = line.removeprefix(BOM_UTF8)  # editors of Windows begin a file with one
         if len(line) > _LONGEST_LINE:
             raise ClientError(f"line {number} is longer than {_LONGEST_LINE} bytes")
         yield f"line {number}", line.removesuffix(b"\n").removesuffix(b"\r")

@@ -3,7 +3,7 @@
 ====  ================================================================================================
 0     done
 1     refused: a server, or the command itself, does not do what was asked
-2     the command line is wrong, or the file of contexts is
+2     the command line is wrong, or a file that it names cannot be used
 3     what was asked for is not there: a topic, a group, a broker, a cluster, a message
 4     done in part, or shown in part: what is missing is named
 5     nobody answered: a name server or a broker cannot be reached, or says nothing in time
@@ -24,6 +24,7 @@ from rmq.protocol.codes import ResponseCode
 from rmq.protocol.errors import (
     AccessDenied,
     ClientError,
+    ConfigError,
     NotFound,
     ResponseError,
     RMQError,
@@ -100,6 +101,8 @@ def failure(error: RMQError) -> tuple[str, int]:
         remedy = "is it running, and is this its address? mqadmin clusterList shows the brokers that are registered"
         if "no name server answered" in text:
             remedy = "is it running, and is this its address? -n or NAMESRV_ADDR says which is asked"
+    elif isinstance(error, ConfigError):
+        code = _USAGE
     elif isinstance(error, Partial):
         code = PARTIAL
     elif isinstance(error, NotFound):

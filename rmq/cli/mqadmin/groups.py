@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import IO
 
 import click
 
+from rmq.cli.given_file import GivenFile, GivenFileType
 from rmq.cli.mqadmin.failures import NotFound
 from rmq.cli.mqadmin.output import complain
 from rmq.cli.mqadmin.session import (
+    MOST_LISTED,
     AdminClient,
     Output,
     admin_command,
@@ -201,11 +202,11 @@ async def _members(admin: AdminClient, group: str, addr: str) -> list[str]:
 @admin_command(
     "updateSubGroupList",
     broker_or_cluster,
-    click.option("-f", "--filename", "file", required=True, type=click.File("rb"), metavar="FILE",
+    click.option("-f", "--filename", "file", required=True, type=GivenFileType(MOST_LISTED), metavar="FILE",
                  help='JSON: [{"groupName": "G", "retryMaxTimes": 16}, ...]'),
 )  # fmt: skip
 async def update_sub_group_list(
-    admin: AdminClient, out: Output, broker: str | None, cluster: str | None, file: IO[bytes]
+    admin: AdminClient, out: Output, broker: str | None, cluster: str | None, file: GivenFile
 ) -> int:
     """Create or change the groups of a JSON file, on a broker or every master of a cluster (brokers of 5.x)."""
     configs = listed(file, SubscriptionGroupConfig, "groupName")

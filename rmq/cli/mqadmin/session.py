@@ -31,12 +31,14 @@ import asyncio
 import difflib
 import functools
 import logging
+from codecs import BOM_UTF8
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import click
 
 from rmq.cli.command import CONTEXT, QUIET
+from rmq.cli.given_file import GivenFile
 from rmq.cli.mqadmin.careful import CARE_WORDS, PRETENDING, Care, care_options
 from rmq.cli.mqadmin.failures import NotFound, undone
 from rmq.cli.mqadmin.grammar import AdminCommand
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from rmq.client.producer import Producer
 
 __all__ = [
+    "MOST_LISTED",
     "AdminClient",
     "Output",
     "admin_command",
@@ -68,6 +71,10 @@ __all__ = [
 
 #: How long each server is waited for.
 _SECONDS = 2.5
+#: Bytes of a file with a list of topics or groups.
+MOST_LISTED = 8 << 20
+#: Of one in the JSON that Java's tools take besides, which is slow to read.
+_MOST_LOOSE = 1 << 20
 #: How the command reaches the cluster: options of every client.
 _OPTIONS = f"{__name__}.options"
 
@@ -257,13 +264,16 @@ async def at_each(what: str, addresses: Iterable[str], change: Callable[[str], A
     return answers.found
 
 
-def listed(file: Any, kind: type[L], name: str) -> list[L]:
+def listed(file: GivenFile, kind: type[L], name: str) -> list[L]:
     """The objects of a JSON file.
 
     :raises click.BadParameter: it is no list of such; one of them has no name, or a key that means nothing.
     """
     try:
-        found = fastjson.loads(file.read())
+        try:
+            found = fastjson.loads(file.data.removeprefix(BOM_UTF8), limit=_MOST_LOOSE)
+        except RMQError as error:
+            raise BodyError(f"it is no JSON: {error}") from None
         if not isinstance(found, list) or not found:
             raise BodyError("a list of objects is expected, with one at least")
         objects = [kind.from_object(one) for one in found]
@@ -275,6 +285,6 @@ def listed(file: Any, kind: type[L], name: str) -> list[L]:
                     near = difflib.get_close_matches(key, kind.names(), 1)
                     meant = f"; did you mean {near[0]}?" if near else ""
                     raise BodyError(f"number {number + 1} of the list has {key!r:.80}, which means nothing{meant}")
-    except (RMQError, ValueError, OSError) as error:
+    except (RMQError, ValueError) as error:
         raise click.BadParameter(f"{file.name}: {error}", param_hint="'-f' / '--filename'") from None
     return objects

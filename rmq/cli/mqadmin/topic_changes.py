@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import IO
 
 import click
 
+from rmq.cli.given_file import GivenFile, GivenFileType
 from rmq.cli.mqadmin.failures import NotFound, undone
 from rmq.cli.mqadmin.hidden import warn_of_hidden
 from rmq.cli.mqadmin.output import complain
 from rmq.cli.mqadmin.session import (
+    MOST_LISTED,
     AdminClient,
     Output,
     admin_command,
@@ -142,11 +143,11 @@ def _names(info: ClusterInfo) -> dict[str, str]:
 @admin_command(
     "updateTopicList",
     broker_or_cluster,
-    click.option("-f", "--filename", "file", required=True, type=click.File("rb"), metavar="FILE",
+    click.option("-f", "--filename", "file", required=True, type=GivenFileType(MOST_LISTED), metavar="FILE",
                  help='JSON: [{"topicName": "T", "readQueueNums": 8, "writeQueueNums": 8, "perm": 6}, ...]'),
 )  # fmt: skip
 async def update_topic_list(
-    admin: AdminClient, out: Output, broker: str | None, cluster: str | None, file: IO[bytes]
+    admin: AdminClient, out: Output, broker: str | None, cluster: str | None, file: GivenFile
 ) -> int:
     """Create or change the topics of a JSON file, on a broker or every master of a cluster (brokers of 5.x)."""
     configs = listed(file, TopicConfig, "topicName")

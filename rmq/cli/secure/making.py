@@ -10,6 +10,7 @@ import stat
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
+from rmq.auth.document import MOST_BYTES
 from rmq.cli.command import Refused
 from rmq.cli.secure import authority
 from rmq.cli.secure.layout import ACCOUNTS, CLIENT, Plan
@@ -135,7 +136,7 @@ def renew(
 
 def _read(files: Files, path: str) -> bytes:
     try:
-        return files.read(path)
+        return files.read(path, MOST_BYTES)
     except OSError as error:
         raise Refused(f"{path}: {error.strerror or error}: a folder of rmq secure init has it") from None
 

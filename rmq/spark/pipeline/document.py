@@ -7,7 +7,6 @@ Only what a job file needs: mappings, lists, scalars kept as they are written (`
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from dataclasses import dataclass, field
 import yaml
 
 from rmq.protocol.errors import ConfigError
+from rmq.runtime.named_file import read_named
 
 __all__ = ["Entry", "Listing", "Node", "Problem", "Problems", "Scalar", "Table", "parse", "read"]
 
@@ -89,12 +89,9 @@ def read(path: str, env: Mapping[str, str]) -> Table:
     :raises ConfigError: the file cannot be read.
     """
     try:
-        with open(path, "rb") as file:
-            data = file.read(_LARGEST + 1)
+        data = read_named(path, _LARGEST)
     except OSError as error:
-        raise ConfigError(f"{path}: {os.strerror(error.errno or 0)}: give a job file that can be read") from None
-    if len(data) > _LARGEST:
-        raise ConfigError(f"{path}: longer than {_LARGEST} bytes: not a job file")
+        raise ConfigError(f"{path}: {error.strerror}: give a job file that can be read") from None
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -151,6 +148,7 @@ class _Tree:
             if isinstance(node, yaml.SequenceNode):
                 return Listing(line, tuple(self.node(item) for item in node.value))
             null = node.tag == "tag:yaml.org,2002:null"
+            self.count += len(node.value) // 100  # a long one, at the end of thousands of aliases
             return Scalar(line, None if null else self._filled(node.value, line))
         finally:
             self._above.pop()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable
 from typing import Any, cast
 
@@ -10,6 +9,7 @@ import click
 import pytest
 
 from rmq.cli.command import invoke
+from rmq.cli.given_file import GivenFile
 from rmq.cli.mqadmin import statistics
 from rmq.cli.mqadmin.commands import root
 from rmq.cli.mqadmin.output import Output
@@ -46,10 +46,8 @@ async def test_times_are_javas_and_what_people_type() -> None:
             read(text)
 
 
-def file(text: str) -> io.BytesIO:
-    made = io.BytesIO(text.encode())
-    made.name = "topics.json"
-    return made
+def file(text: str) -> GivenFile:
+    return GivenFile("topics.json", text.encode())
 
 
 def test_a_key_that_means_nothing_is_refused_and_the_nearest_named() -> None:

@@ -48,8 +48,8 @@ class ReadOnlyFiles:
     def usage(self, path: str) -> Usage:
         return self._files.usage(path)
 
-    def read(self, path: str) -> bytes:
-        return self._files.read(path)
+    def read(self, path: str, most: int | None = None) -> bytes:
+        return self._files.read(path, most)
 
     def lock(self, path: str, *, shared: bool = False) -> FileLock:
         return self._files.lock(path, shared=True)

@@ -272,4 +272,4 @@ def test_the_command_says_what_is_wrong_without_spark(tmp_path: Path) -> None:
         "rmq: archiv: one of archive, windows, dead-letters, replay is expected: did you mean archive?",
     ]
     assert ran.stdout.splitlines()[0] == f"{right}: a job archive called right, nothing wrong with it"
-    assert ran.stdout.splitlines()[-1] == "[2, 0, 1, 0] [] []"
+    assert ran.stdout.splitlines()[-1] == "[2, 0, 2, 0] [] []"
