@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import replace
 from typing import Any
 
 import click
 
 from rmq.cli.command import Refused, agrees, is_quiet
-from rmq.cli.declared.document import MOST_BYTES, parse_declared
+from rmq.cli.declared.document import MOST_BYTES, Declared, parse_declared
 from rmq.cli.declared.plan import State, Step, exported, steps_of
 from rmq.cli.given_file import STDIN, GivenFile, GivenFileType
+from rmq.cli.mqadmin.absent import known_elsewhere, ordered_elsewhere
 from rmq.cli.mqadmin.careful import Care
 from rmq.cli.mqadmin.failures import REFUSED, NotFound, Partial
 from rmq.cli.mqadmin.recorder import Recorder
@@ -89,21 +90,48 @@ async def apply(
     "export",
     _cluster,
     click.option("--kv", "namespaces", multiple=True, metavar="NAME", help="The entries of this namespace, too."),
-)
-async def export(admin: AdminClient, out: Output, cluster: str | None, namespaces: tuple[str, ...]) -> int:
-    """Print the topics and groups of a cluster as a file for rmq apply."""
-    made = exported(await _state(admin, cluster, namespaces))
+    click.option("--like", "before", type=GivenFileType(MOST_BYTES), metavar="FILE",
+                 help="An export of before: where a broker of it is gone, nothing is printed."),
+)  # fmt: skip
+async def export(
+    admin: AdminClient, out: Output, cluster: str | None, namespaces: tuple[str, ...], before: GivenFile | None
+) -> int:
+    """Print the topics and groups of a cluster as a file for rmq apply.
+
+    `brokers` in it are those that were asked. A broker that is registered nowhere any more cannot be missed, but for a
+    file that names it (--like), or ordered topics that do.
+    """
+    state = await _state(admin, cluster, namespaces)
+    if before is not None:
+        _refuse_gone(before.name, _declared(before), state)
+    made = exported(state)
     if out.form in ("classic", "table"):
         out.form = "yaml"
     return out.value(made, list)
 
 
-async def _plan(admin: AdminClient, file: GivenFile, cluster: str | None, prune: bool) -> tuple[list[Step], State]:
+def _declared(file: GivenFile) -> Declared:
     try:
-        declared = parse_declared(file.name, file.data)
+        return parse_declared(file.name, file.data)
     except ConfigError as error:
         raise Refused(str(error)) from None
-    state = await _state(admin, cluster, declared.kv or {})
+
+
+def _refuse_gone(name: str, declared: Declared, state: State) -> None:
+    """:raises NotFound: the file tells of a broker that is not registered now: what it has would look deleted."""
+    if gone := sorted(set(declared.asked) - set(state.masters)):
+        raise NotFound(
+            f"{name} tells of {', '.join(gone)}, and {state.cluster} has no such master now "
+            f"({', '.join(sorted(state.masters))} has it): what is there cannot be looked at; start it, or take it out "
+            f"of `brokers` in {name} if it is gone for good, or if this is another cluster"
+        )
+
+
+async def _plan(admin: AdminClient, file: GivenFile, cluster: str | None, prune: bool) -> tuple[list[Step], State]:
+    declared = _declared(file)
+    entries = declared.kv or {}
+    state = await _state(admin, cluster, entries, entries.get(ORDER_TOPIC_CONFIG, ()))
+    _refuse_gone(file.name, declared, state)
     if unknown := sorted(declared.brokers() - set(state.masters)):
         raise NotFound(
             f"{file.name} names {', '.join(unknown)}, and {state.cluster} has no such master "
@@ -115,9 +143,16 @@ async def _plan(admin: AdminClient, file: GivenFile, cluster: str | None, prune:
     return steps_of(declared, state, prune=prune), state
 
 
-async def _state(admin: AdminClient, cluster: str | None, namespaces: Iterable[str]) -> State:
-    """:raises RMQError: a master does not answer: what it has would look as if it were not there."""
-    clusters = sorted((await admin.cluster_info()).cluster_addr_table)
+async def _state(
+    admin: AdminClient, cluster: str | None, namespaces: Iterable[str], ordered: Container[str] = ()
+) -> State:
+    """What a cluster has.
+
+    :param ordered: topics whose order is said anew.
+    :raises RMQError: a master is away or does not answer: what it has would look as if it were not there.
+    """
+    info = await admin.cluster_info()
+    clusters = sorted(info.cluster_addr_table)
     if not clusters:
         raise NotFound("no broker is registered at this name server")
     if cluster is None:
@@ -125,9 +160,13 @@ async def _state(admin: AdminClient, cluster: str | None, namespaces: Iterable[s
             raise click.UsageError(f"which cluster? Give {', '.join(clusters)} with -c", click.get_current_context())
         cluster = clusters[0]
     masters = await admin.masters(cluster)
-    missing = sorted(set((await admin.cluster_info()).cluster_addr_table.get(cluster, ())) - masters.keys())
+    missing = sorted(set(info.cluster_addr_table.get(cluster, ())) - masters.keys())
     if missing:
         raise NotFound(f"{', '.join(missing)} of {cluster} has no master now: what it has cannot be looked at")
+    away = await known_elsewhere(admin, info) or await ordered_elsewhere(admin, info, ordered)
+    if away:
+        told = "; ".join(f"{name}: {why}" for name, why in away.items())
+        raise NotFound(f"{told}: what is there cannot be looked at")
     groups = (await admin.subscription_groups_of(masters.values())).whole()
     kv = {namespace: await admin.kv_list(namespace) for namespace in {*namespaces, ORDER_TOPIC_CONFIG}}
     return State(

@@ -2,6 +2,7 @@
 
 ::
 
+    brokers: [broker-a, broker-b]          # whom rmq export asked: where one of them is gone, nothing is done
     topics:
       orders: {queues: 8}                  # readQueueNums and writeQueueNums
       bills:
@@ -70,11 +71,15 @@ class Entry:
 
 @dataclass(slots=True)
 class Declared:
-    """What stands in a file; a section that is not there is None, and nothing of it is ever deleted."""
+    """What stands in a file; a section that is not there is None, and nothing of it is ever deleted.
+
+    :param asked: brokers of which it tells.
+    """
 
     topics: dict[str, Entry] | None = None
     groups: dict[str, Entry] | None = None
     kv: dict[str, dict[str, str]] | None = None
+    asked: list[str] = field(default_factory=list)
 
     def brokers(self) -> set[str]:
         """Every broker that is named."""
@@ -94,13 +99,17 @@ def parse_declared(path: str, data: bytes) -> Declared:
             made.topics = reader.entries(node, "topic", TOPIC_KEYS)
         elif key == "groups":
             made.groups = reader.entries(node, "group", GROUP_KEYS)
+        elif key == "brokers":
+            if not isinstance(node, document.Sequence):
+                raise reader.fault(node, "brokers: a list of names is expected, such as [broker-a, broker-b]")
+            made.asked = [reader.text(one, "brokers") for one in node.items]
         elif key == "kv":
             made.kv = {
                 namespace: {name: reader.text(value, name) for name, value in reader.mapping(entries).items()}
                 for namespace, entries in reader.mapping(node).items()
             }
         else:
-            raise reader.unknown(root.keys[key], key, ("topics", "groups", "kv"))
+            raise reader.unknown(root.keys[key], key, ("brokers", "topics", "groups", "kv"))
     return made
 
 

@@ -155,6 +155,7 @@ def _entries(
 def exported(state: State) -> dict[str, Any]:
     """A document of what there is: values that every broker has, and what differs at some."""
     made: dict[str, Any] = {
+        "brokers": sorted(state.masters),
         "topics": {name: _entry(brokers, state) for name, brokers in state.own_topics().items()},
         "groups": {name: _entry(brokers, state) for name, brokers in state.own_groups().items()},
     }

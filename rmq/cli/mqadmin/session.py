@@ -39,6 +39,7 @@ import click
 
 from rmq.cli.command import CONTEXT, QUIET
 from rmq.cli.given_file import GivenFile
+from rmq.cli.mqadmin.absent import WHOLE, known_elsewhere
 from rmq.cli.mqadmin.careful import CARE_WORDS, PRETENDING, Care, care_options
 from rmq.cli.mqadmin.failures import NotFound, undone
 from rmq.cli.mqadmin.grammar import AdminCommand
@@ -116,7 +117,10 @@ def admin_command(name: str, *options: Callable[[Any], Any]) -> Callable[[Work[P
                         return await work(client, out, **given)  # type: ignore[call-arg]
 
                     async def once() -> int | None:
-                        return await care.run(admin, Output(form), asked)
+                        out = Output(form)
+                        if name in WHOLE:
+                            out.missing.update(await known_elsewhere(admin))
+                        return await care.run(admin, out, asked)
 
                     return await (once() if rounds is None else rounds.run(once, ctx))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import click
@@ -115,12 +115,14 @@ async def stats_all(admin: AdminClient, out: Output, active: bool, only: str | N
     else:
         names = (await admin.topic_list()).topic_list
         topics = sorted(name for name in names if not name.startswith(("%RETRY%", "%DLQ%")))
-    gate = asyncio.Semaphore(_AT_ONCE)
+    info = await admin.cluster_info()
+    addresses = {name: address_of(one.broker_addrs) for name, one in info.broker_addr_table.items() if one.broker_addrs}
+    gate, crowd = asyncio.Semaphore(_AT_ONCE), asyncio.Semaphore(_AT_ONCE)
 
     async def look(topic: str) -> list[_Figures]:
         async with gate:
             try:
-                return await _figures(admin, out, topic)
+                return await _figures(admin, out, topic, addresses, crowd)
             except RMQError as error:
                 if not isinstance(error, ResponseError) or error.code != ResponseCode.TOPIC_NOT_EXIST:
                     out.failed(topic, error)
@@ -139,31 +141,42 @@ async def stats_all(admin: AdminClient, out: Output, active: bool, only: str | N
     return out.rows([one.as_json() for one in rows], classic)
 
 
-async def _figures(admin: AdminClient, out: Output, topic: str) -> list[_Figures]:
-    route = await admin.topic_route(topic)
-    masters = {address_of(one.broker_addrs): one.broker_name for one in route.broker_datas if one.broker_addrs}
+async def _figures(
+    admin: AdminClient, out: Output, topic: str, addresses: Mapping[str, str], crowd: asyncio.Semaphore
+) -> list[_Figures]:
+    """A topic, or each of its groups.
+
+    :param addresses: by broker name. :param crowd: taken for each group that is looked at beside others.
+    """
     told = await admin.topic_groups(topic)
     out.lacks(told)
+    # Every broker of the topic was asked, and its route need not be.
+    masters = {addresses[name]: name for name in (*told.found, *told.failed) if name in addresses}
     groups = sorted({group for some in told.found.values() for group in some})
     put = await _sum(admin, out, masters, "TOPIC_PUT_NUMS", topic)
     if not groups:
         return [_Figures(topic, None, in_tps=put[0], in_day=put[1])]
-    rows = []
-    for group in groups:
-        got = await _sum(admin, out, masters, "GROUP_GET_NUMS", f"{topic}@{group}")
-        row = _Figures(topic, group, 0, put[0], got[0], put[1], got[1])
-        try:
-            stats = await admin.consume_stats(group, topic)
-        except ResponseError as error:
-            if error.code not in (*NOT_THERE, *NOT_ONLINE):  # it has no offset there, or is gone
-                out.failed(group, error)
-        else:
-            out.lacks(stats)
-            row.accumulation = sum(
-                max(0, one.broker_offset - one.consumer_offset) for one in stats.offset_table.values()
+
+    async def look(group: str) -> _Figures:
+        async with crowd:
+            got, waits = await asyncio.gather(
+                _sum(admin, out, masters, "GROUP_GET_NUMS", f"{topic}@{group}"), _waiting(admin, out, topic, group)
             )
-        rows.append(row)
-    return rows
+        return _Figures(topic, group, waits, put[0], got[0], put[1], got[1])
+
+    return await asyncio.gather(*map(look, groups))
+
+
+async def _waiting(admin: AdminClient, out: Output, topic: str, group: str) -> int:
+    """Messages of a topic that a group has not consumed."""
+    try:
+        stats = await admin.consume_stats(group, topic)
+    except ResponseError as error:
+        if error.code not in (*NOT_THERE, *NOT_ONLINE):  # it has no offset there, or is gone
+            out.failed(group, error)
+        return 0
+    out.lacks(stats)
+    return sum(max(0, one.broker_offset - one.consumer_offset) for one in stats.offset_table.values())
 
 
 async def _sum(admin: AdminClient, out: Output, masters: dict[str, str], name: str, key: str) -> tuple[float, int]:

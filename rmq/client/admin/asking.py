@@ -116,11 +116,16 @@ class Asking(Lookups):
         return reply
 
     async def _ask_name_servers(
-        self, code: RequestCode, header: Header | None, body: bytes, read: Callable[[Command], T]
+        self,
+        code: RequestCode,
+        header: Header | None,
+        body: bytes,
+        read: Callable[[Command], T],
+        timeout: float = _BROKER_SECONDS,
     ) -> Answers[T]:
         """Ask every name server, not one of them: each keeps what it is told for itself."""
         addresses = {address: address for address in self.name_server_addresses}
-        return await self._ask_each(addresses, code, header, body, read)
+        return await self._ask_each(addresses, code, header, body, read, timeout)
 
     async def cluster_info(self) -> ClusterInfo:
         """Clusters, broker names and addresses (clusterList)."""
@@ -163,12 +168,13 @@ class Asking(Lookups):
         body: bytes = b"",
         *,
         accept: tuple[int, ...] = (ResponseCode.SUCCESS,),
+        timeout: float = _BROKER_SECONDS,
     ) -> tuple[dict[str, Command], dict[str, RMQError]]:
         """Ask brokers side by side: the answers, and what went wrong, by name.
 
         One that stands still costs the others nothing, and is not asked again for a while.
         """
-        limit = min(_BROKER_SECONDS, self._settings.mq_client_api_timeout)
+        limit = min(timeout, self._settings.mq_client_api_timeout)
 
         async def ask(address: str) -> Command | RMQError:
             try:
@@ -189,13 +195,14 @@ class Asking(Lookups):
         header: Header | None,
         body: bytes,
         read: Callable[[Command], T],
+        timeout: float = _BROKER_SECONDS,
     ) -> Answers[T]:
         """Ask brokers side by side; an answer that cannot be read costs itself alone.
 
         :param addresses: by the names that the answers are to have; without names, by themselves.
         """
         named = addresses if isinstance(addresses, Mapping) else {address: address for address in addresses}
-        replies, failed = await self._ask_all(named, code, header, body)
+        replies, failed = await self._ask_all(named, code, header, body, timeout=timeout)
         found: dict[str, T] = {}
         for name, reply in replies.items():
             try:

@@ -98,10 +98,13 @@ class NameServers(Asking):
             RequestCode.GET_NAMESRV_CONFIG, None, b"", lambda reply: settings_text.read(reply.body)
         )
 
-    async def cluster_infos(self) -> Answers[ClusterInfo]:
-        """What each name server knows of the cluster; where they differ, a broker registers with some of them only."""
+    async def cluster_infos(self, *, timeout: float = 5.0) -> Answers[ClusterInfo]:
+        """What each name server knows of the cluster; where they differ, a broker registers with some of them only.
+
+        :param timeout: seconds that each has, at most ``mq_client_api_timeout``.
+        """
         code = RequestCode.GET_BROKER_CLUSTER_INFO
-        return await self._ask_name_servers(code, None, b"", lambda reply: ClusterInfo.decode(reply.body))
+        return await self._ask_name_servers(code, None, b"", lambda reply: ClusterInfo.decode(reply.body), timeout)
 
     async def update_name_server_config(self, values: Mapping[str, str]) -> Answers[None]:
         """Change settings of every name server while it runs (updateNamesrvConfig)."""

@@ -793,9 +793,12 @@ class AdminClientMirror(Lookups[AioAdminClient]):
         """The settings of every name server, key by key (getNamesrvConfig)."""
         return self._run(self._alive().name_server_config())
 
-    def cluster_infos(self) -> Answers[ClusterInfo]:
-        """What each name server knows of the cluster; where they differ, a broker registers with some of them only."""
-        return self._run(self._alive().cluster_infos())
+    def cluster_infos(self, *, timeout: float = 5.0) -> Answers[ClusterInfo]:
+        """What each name server knows of the cluster; where they differ, a broker registers with some of them only.
+
+        :param timeout: seconds that each has, at most ``mq_client_api_timeout``.
+        """
+        return self._run(self._alive().cluster_infos(timeout=timeout))
 
     def update_name_server_config(self, values: Mapping[str, str]) -> Answers[None]:
         """Change settings of every name server while it runs (updateNamesrvConfig)."""

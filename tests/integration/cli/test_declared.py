@@ -57,7 +57,7 @@ def tool(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
 
 def test_a_cluster_becomes_what_its_file_says_and_goes_back(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
     empty = tool("export")
-    assert yaml.safe_load(empty) == {"topics": {}, "groups": {}}
+    assert yaml.safe_load(empty) == {"brokers": ["broker-0", "broker-1"], "topics": {}, "groups": {}}
     plan = tool("diff", "-f", "cluster.yaml", code=1)
     assert "+ topic clicks at broker-0: readQueueNums 3, writeQueueNums 3, perm 6\n" in plan
     assert "+ kv ORDER_TOPIC_CONFIG/clicks: value broker-0:3;broker-1:2\n" in plan
@@ -83,7 +83,7 @@ def test_a_cluster_becomes_what_its_file_says_and_goes_back(tool: Tool, monkeypa
     for line in Path("undo.sh").read_text().splitlines():
         words = shlex.split(line, comments=True)
         assert not words or invoke(root, words[0], words[1:]) in (0, 3), line  # one command deletes a topic everywhere
-    assert yaml.safe_load(tool("export")) == {"topics": {}, "groups": {}}
+    assert yaml.safe_load(tool("export")) == {"brokers": ["broker-0", "broker-1"], "topics": {}, "groups": {}}
 
 
 def test_what_brokers_keep_for_themselves_is_nobodys_to_declare(tool: Tool) -> None:
@@ -117,10 +117,32 @@ def test_pruning_and_a_question(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> 
     assert yaml.safe_load(tool("export"))["topics"].keys() == {"orders"}
 
 
+def test_a_broker_that_left_the_name_servers_is_missed(tool: Tool) -> None:
+    tool("apply", "-f", "cluster.yaml", "--yes")
+    Path("whole.yaml").write_text(tool("export", "--kv", "ORDER_TOPIC_CONFIG"))
+    Path("unordered.yaml").write_text("kv: {ORDER_TOPIC_CONFIG: {clicks: broker-0:3}}")
+    Path("small.yaml").write_text("topics: {orders: {queues: 6}}")
+    tool.cluster.call(lambda cluster: cluster.stop_broker(cluster.brokers[1]))
+    for words in (("export",), ("diff", "-f", "small.yaml"), ("apply", "-f", "small.yaml", "--yes")):
+        said = tool(*words, code=3)
+        assert "broker-1: clicks has ordered queues there, and it is not registered" in said
+        assert "mqadmin updateOrderConf -t clicks" in said
+    # What takes the last trace of it away is not kept from doing so.
+    assert "1 changes made" in tool("apply", "-f", "unordered.yaml", "--yes")
+    assert yaml.safe_load(tool("export"))["brokers"] == ["broker-0"]
+    for words in (("export", "--like", "whole.yaml"), ("diff", "-f", "whole.yaml", "--prune"),
+                  ("apply", "-f", "whole.yaml", "--yes")):  # fmt: skip
+        said = tool(*words, code=3)
+        assert "whole.yaml tells of broker-1, and DefaultCluster has no such master now (broker-0 has it)" in said
+        assert "take it out of `brokers` in whole.yaml if it is gone for good" in said
+
+
 def test_what_cannot_be_meant(tool: Tool, tmp_path: Path) -> None:
     Path("wrong.yaml").write_text("topics:\n  orders: {queues: none}\n")
     assert "wrong.yaml:2: queues is 'none': a whole number is expected" in tool("diff", "-f", "wrong.yaml", code=2)
     Path("wrong.yaml").write_text("topics: {orders: {brokers: [broker-7]}}")
     assert "names broker-7, and DefaultCluster has no such master" in tool("apply", "-f", "wrong.yaml", code=3)
+    Path("wrong.yaml").write_text("brokers: broker-0")
+    assert "wrong.yaml:1: brokers: a list of names is expected" in tool("diff", "-f", "wrong.yaml", code=2)
     assert "No such file" in tool("diff", "-f", "none.yaml", code=2)
     assert "no cluster Other" in tool("diff", "-f", "cluster.yaml", "-c", "Other", code=3)

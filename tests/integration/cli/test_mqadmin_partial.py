@@ -273,3 +273,22 @@ async def test_a_reset_moves_nothing_while_a_broker_does_not_answer(admin: Admin
     silence.addresses.clear()
     await admin.run("resetOffsetByTime", "-g", "g", "-t", "T", "-s", "0")
     assert await offsets() == dict.fromkeys(range(4), 0)
+
+
+async def test_a_broker_that_one_name_server_does_not_know_is_missed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with Cluster(tmp_path) as cluster:
+        admin = Admin(cluster, capsys)
+        assert "broker-0" in await admin.run("clusterList")
+        await cluster.start_namesrv(1)  # no broker was told of it
+        first, second = cluster.namesrv_addr.split(";")
+        for words in (("clusterList",), ("topicList",), ("statsAll",), ("consumerProgress",)):
+            code, out, err = await shown(admin, capsys, *words, "--json")
+            assert code == 4, words
+            assert f"the name server {first} knows it, and {second} does not" in out + err
+        code, _, err = await shown(admin, capsys, "exportMetadata", "-c", "DefaultCluster", "-f", str(tmp_path))
+        assert code in (3, 4)  # which of them is asked first is chance
+        await cluster.namesrvs[1].stop()
+        code, _, err = await shown(admin, capsys, "clusterList")
+        assert (code, err) == (0, "")
