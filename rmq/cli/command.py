@@ -16,6 +16,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from typing import TextIO
 
 import click
 
@@ -32,6 +33,7 @@ __all__ = [
     "invoke",
     "is_quiet",
     "quiet_option",
+    "tell",
     "version_option",
 ]
 
@@ -53,12 +55,29 @@ class Refused(click.ClickException):
 
 
 def agrees() -> bool:
-    """Ask whether to go on. :raises click.Abort: Ctrl-C, or nobody answers any more."""
+    """Ask whether to go on, before anything is changed; where nobody answers any more the answer is no.
+
+    :raises click.Abort: Ctrl-C.
+    """
     with contextlib.ExitStack() as after:
         # asyncio takes Ctrl-C for itself, and cancels a task that is still reading what is typed: it would be asked on.
         with contextlib.suppress(ValueError):  # no main thread: nobody interrupts it
             after.callback(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))
-        return click.confirm("Go on?", err=True)
+        try:
+            return click.confirm("Go on?", err=True)
+        except click.Abort as error:
+            click.echo(err=True)
+            if isinstance(error.__context__, EOFError):
+                return False
+            tell("nothing was changed")
+            raise
+
+
+def tell(text: str) -> None:
+    """A line on standard error, whatever is to be quiet: what somebody has to know who ended a command."""
+    ctx = click.get_current_context(silent=True)
+    name = "rmq" if ctx is None else ctx.find_root().info_name
+    click.echo(f"{name}: {' '.join(text.split())}", err=True)
 
 
 class Commands(click.Group):
@@ -141,10 +160,23 @@ def invoke(command: click.Command, name: str, args: Sequence[str] | None = None)
         return FAILED
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
+        if not where and _is_lost(sys.stdout):
+            where = "standard output cannot be written: "
         return _fail(name, f"{where}{error.strerror or error}", FAILED)
     return code if isinstance(code, int) else 0
 
 
+def _is_lost(stream: TextIO) -> bool:
+    """Whether what was printed cannot go out; the interpreter's own try at the end is kept from complaining then."""
+    try:
+        stream.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        return True
+    return False
+
+
 def _fail(name: str, message: str, code: int) -> int:
-    click.echo(f"{name}: {' '.join(message.split())}", file=sys.stderr)
+    with contextlib.suppress(OSError):  # nobody can be told: the code says it
+        click.echo(f"{name}: {' '.join(message.split())}", file=sys.stderr)
     return code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Container, Iterable
 from dataclasses import replace
@@ -9,7 +10,7 @@ from typing import Any
 
 import click
 
-from rmq.cli.command import Refused, agrees, is_quiet
+from rmq.cli.command import Refused, agrees, is_quiet, tell
 from rmq.cli.declared.document import MOST_BYTES, Declared, parse_declared
 from rmq.cli.declared.plan import State, Step, exported, steps_of
 from rmq.cli.given_file import STDIN, GivenFile, GivenFileType
@@ -75,6 +76,11 @@ async def apply(
         for step in steps:
             try:
                 await _do(recorder.client(), step, state)
+            except asyncio.CancelledError:  # Ctrl-C
+                recorder.tell_interrupted()
+                rest = len(steps) - len(done)
+                tell(f"{len(done)} of {len(steps)} changes were made: the same command goes on with the other {rest}")
+                raise
             except RMQError as error:
                 if not done:
                     raise

@@ -11,6 +11,7 @@ a terminal            is shown the same, and asked, before messages, groups, off
 
 from __future__ import annotations
 
+import asyncio
 import io
 import os
 import shlex
@@ -111,13 +112,16 @@ class Care:
         if self.name in DESTROYING and not self.yes and sys.stdin.isatty() and sys.stderr.isatty():
             await self._ask(admin, work)
         told = sys.stderr.isatty() and not is_quiet()
-        if not told and self.undo is None:
-            return await work(admin, out)
-        from rmq.cli.mqadmin.undo import undo_of
+        recorder = Recorder(admin)
+        if told or self.undo is not None:
+            from rmq.cli.mqadmin.undo import undo_of
 
-        recorder = Recorder(admin, before=undo_of)
+            recorder.before = undo_of
         try:
             return await work(recorder.client(), out)
+        except asyncio.CancelledError:  # Ctrl-C
+            recorder.tell_interrupted()
+            raise
         finally:
             self.note(recorder.notes, told, admin)
 

@@ -9,10 +9,12 @@ from typing import Any, cast
 
 import click
 
-from rmq.cli.command import QUIET
+from rmq.cli.command import QUIET, tell
 from rmq.cli.mqadmin.changes import CHANGES
+from rmq.cli.mqadmin.text import plain
 from rmq.client.admin import AdminClient
 from rmq.client.admin.reset import OffsetReset
+from rmq.protocol.errors import RMQError
 
 __all__ = ["Call", "Recorder"]
 
@@ -20,7 +22,7 @@ __all__ = ["Call", "Recorder"]
 Look = Callable[[AdminClient, "Call"], Awaitable[list[str]]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Call:
     """One operation that was asked for. :param words: its arguments by name, defaults included."""
 
@@ -40,6 +42,7 @@ class Recorder:
 
     :param before: looks at what a change will replace; what it gives is in :attr:`notes` once the change was done,
         in part, too, the last change first.
+    :ivar done: changes that were made. :ivar under_way: those whose answer did not come, or has not yet.
     """
 
     admin: AdminClient
@@ -48,10 +51,19 @@ class Recorder:
     calls: list[Call] = field(default_factory=list)
     planned: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    done: list[Call] = field(default_factory=list)
+    under_way: list[Call] = field(default_factory=list)
 
     def client(self) -> AdminClient:
         """What a command takes for the client."""
         return cast(AdminClient, _Recorded(self))
+
+    def tell_interrupted(self) -> None:
+        """Say on standard error what Ctrl-C has left done, and what nobody knows."""
+        tell("interrupted: " + ("what was done stays" if self.done or self.under_way else "nothing was changed"))
+        for what, calls in (("done", self.done), ("done or not", self.under_way)):
+            for call in calls:
+                click.echo(plain(f"  {what}: {CHANGES[call.name].says(call.words)}"), err=True)
 
     async def _asked(self, operation: Callable[..., Awaitable[Any]], name: str, args: Any, kwargs: Any) -> Any:
         bound = inspect.signature(operation).bind(*args, **kwargs)
@@ -62,11 +74,18 @@ class Recorder:
             return await operation(*args, **kwargs)
         if not self.pretend:
             notes = await self.before(self.admin, call) if self.before is not None else []
+            self.under_way.append(call)
             try:
-                return await operation(*args, **kwargs)
+                answered = await operation(*args, **kwargs)
+            except RMQError:
+                self.under_way.remove(call)
+                raise
             finally:
                 # What was changed last is taken back first; the lines of one change stay in their order.
                 self.notes[:0] = notes
+            self.under_way.remove(call)
+            self.done.append(call)
+            return answered
         change = CHANGES[name]
         self.planned.append(change.says(call.words))
         answers = await change.answers(self.admin, call.words)

@@ -19,7 +19,7 @@ def command(done: list[str]) -> click.Command:
     return click.Command("change", callback=lambda: asyncio.run(work()))
 
 
-def test_ctrl_c_ends_the_question(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_ends_the_question(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """asyncio's own handler marks the task as cancelled, and the reading goes on."""
 
     def typed(prompt: str) -> str:
@@ -32,6 +32,7 @@ def test_ctrl_c_ends_the_question(monkeypatch: pytest.MonkeyPatch) -> None:
     assert invoke(command(done), "change", []) == INTERRUPTED
     assert not done
     assert signal.getsignal(signal.SIGINT) is before
+    assert capsys.readouterr().err == "\nchange: nothing was changed\n"
 
 
 @pytest.mark.parametrize(("answer", "then"), [("y", ["changed"]), ("n", []), ("", [])])
@@ -42,9 +43,12 @@ def test_what_is_typed_is_the_answer(monkeypatch: pytest.MonkeyPatch, answer: st
     assert done == then
 
 
-def test_the_end_of_what_is_typed_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_end_of_what_is_typed_is_no(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def typed(prompt: str) -> str:
         raise EOFError
 
     monkeypatch.setattr("click.termui.visible_prompt_func", typed)
-    assert invoke(command([]), "change", []) == INTERRUPTED
+    done: list[str] = []
+    assert invoke(command(done), "change", []) == 0
+    assert not done
+    assert capsys.readouterr().err == "\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from typing import Any, cast
 
@@ -18,7 +19,6 @@ from rmq.cli.mqadmin.times import moment, moment_or_now
 from rmq.client.admin import Answers
 from rmq.client.admin.reset import TO_END
 from rmq.client.results import GroupStats
-from rmq.protocol.bodies.route import BrokerData, TopicRouteData
 from rmq.protocol.bodies.stats import OffsetWrapper
 from rmq.protocol.bodies.topic import TopicConfig
 from rmq.protocol.errors import ResponseError
@@ -61,9 +61,6 @@ def test_a_key_that_means_nothing_is_refused_and_the_nearest_named() -> None:
 class Broker:
     """Knows three groups: one fails, one has no offset."""
 
-    async def topic_route(self, topic: str) -> TopicRouteData:
-        return TopicRouteData(broker_datas=[BrokerData(broker_name="b", cluster="C", broker_addrs={0: "b:1"})])
-
     async def topic_groups(self, topic: str) -> Answers[list[str]]:
         return Answers({"b": ["fails", "new", "sound"]})
 
@@ -80,7 +77,7 @@ class Broker:
 
 async def test_a_group_that_cannot_be_looked_at_is_missing_and_one_without_offsets_is_not() -> None:
     out = Output("json")
-    rows = await statistics._figures(cast(AdminClient, Broker()), out, "T")
+    rows = await statistics._figures(cast(AdminClient, Broker()), out, "T", {"b": "b:1"}, asyncio.Semaphore(2))
     assert [(row.group, row.accumulation) for row in rows] == [("fails", 0), ("new", 0), ("sound", 4)]
     assert list(out.missing) == ["fails"]
     assert "the table cannot be read" in out.missing["fails"]
