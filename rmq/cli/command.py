@@ -16,7 +16,6 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from typing import TextIO
 
 import click
 
@@ -160,20 +159,8 @@ def invoke(command: click.Command, name: str, args: Sequence[str] | None = None)
         return FAILED
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        if not where and _is_lost(sys.stdout):
-            where = "standard output cannot be written: "
         return _fail(name, f"{where}{error.strerror or error}", FAILED)
     return code if isinstance(code, int) else 0
-
-
-def _is_lost(stream: TextIO) -> bool:
-    """Whether what was printed cannot go out; the interpreter's own try at the end is kept from complaining then."""
-    try:
-        stream.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-        return True
-    return False
 
 
 def _fail(name: str, message: str, code: int) -> int:

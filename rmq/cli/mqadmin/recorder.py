@@ -18,6 +18,8 @@ from rmq.protocol.errors import RMQError
 
 __all__ = ["Call", "Recorder"]
 
+#: Changes of an interrupted command that are named one by one.
+_TOLD = 32
 #: Asked before and after a change with what was called; gives notes about it.
 Look = Callable[[AdminClient, "Call"], Awaitable[list[str]]]
 
@@ -62,7 +64,9 @@ class Recorder:
         """Say on standard error what Ctrl-C has left done, and what nobody knows."""
         tell("interrupted: " + ("what was done stays" if self.done or self.under_way else "nothing was changed"))
         for what, calls in (("done", self.done), ("done or not", self.under_way)):
-            for call in calls:
+            if len(calls) > _TOLD:
+                click.echo(f"  {what}: {len(calls) - _TOLD} before these", err=True)
+            for call in calls[-_TOLD:]:
                 click.echo(plain(f"  {what}: {CHANGES[call.name].says(call.words)}"), err=True)
 
     async def _asked(self, operation: Callable[..., Awaitable[Any]], name: str, args: Any, kwargs: Any) -> Any:

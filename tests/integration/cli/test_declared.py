@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import io
+import itertools
 import shlex
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -16,6 +21,7 @@ from rmq import AdminClient
 from rmq.cli.command import invoke
 from rmq.cli.mqadmin.commands import root
 from rmq.cli.rmq import command
+from rmq.client.admin import AdminClient as Client
 from rmq.testing.cluster import BlockingCluster
 
 FILE = """\
@@ -115,6 +121,44 @@ def test_pruning_and_a_question(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> 
     assert "4 changes made\n" in said
     assert "to take it back:\n" in said
     assert yaml.safe_load(tool("export"))["topics"].keys() == {"orders"}
+
+
+def test_what_was_pruned_comes_back_with_its_undo_notes(tool: Tool) -> None:
+    tool("apply", "-f", "cluster.yaml", "--yes")
+    words = ("export", "--kv", "SHOP", "--kv", "ORDER_TOPIC_CONFIG")
+    before = tool(*words)
+    Path("less.yaml").write_text("topics: {orders: {queues: 2}}\ngroups:\nkv: {SHOP: , ORDER_TOPIC_CONFIG: }\n")
+    assert "- kv SHOP/currency\n" in tool("apply", "-f", "less.yaml", "--prune", "--yes", "--undo", "undo.sh")
+    assert tool(*words) != before
+    assert tool("diff", "-f", "less.yaml", "--prune") == "nothing differs\n"
+    for line in Path("undo.sh").read_text().splitlines():
+        words_of_it = shlex.split(line, comments=True)
+        assert not words_of_it or invoke(root, "mqadmin", words_of_it[1:]) == 0, line
+    assert tool(*words) == before
+
+
+def test_ctrl_c_in_the_middle_tells_what_was_done(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """asyncio gives the command's task a cancellation, and ends with KeyboardInterrupt."""
+    made = Client.create_and_update_topic
+    turn = itertools.count(1)
+
+    @functools.wraps(made)
+    async def third_interrupts(self: Client, *words: Any, **more: Any) -> None:
+        if next(turn) == 3:
+            signal.raise_signal(signal.SIGINT)
+            await asyncio.sleep(60)
+        await made(self, *words, **more)
+
+    monkeypatch.setattr(Client, "create_and_update_topic", third_interrupts)
+    told = tool("apply", "-f", "cluster.yaml", "--yes", "--undo", "undo.sh", code=130).splitlines()
+    assert told[0] == "rmq: interrupted: what was done stays"
+    assert [line.partition(" the topic ")[0] for line in told[1:4]] == ["  done: create or change"] * 2 + [
+        "  done or not: create or change"
+    ]
+    assert told[4] == "rmq: 2 of 8 changes were made: the same command goes on with the other 6"
+    assert "deleteTopic" in Path("undo.sh").read_text()
+    assert "changes made" in tool("apply", "-f", "cluster.yaml", "--yes")
+    assert tool("diff", "-f", "cluster.yaml") == "nothing differs\n"
 
 
 def test_a_broker_that_left_the_name_servers_is_missed(tool: Tool) -> None:

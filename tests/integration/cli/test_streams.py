@@ -1,0 +1,34 @@
+"""Programs whose output nobody takes: a reader that has had enough, a full disk, closed streams."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no disk that is always full")
+
+
+def shell(line: str) -> tuple[int, str]:
+    """The exit code of the first program of a pipe, and standard error."""
+    tool = f"{sys.executable} -m rmq.cli.mqadmin"
+    ran = subprocess.run(
+        ["bash", "-c", f"{line.format(tool)}; exit ${{PIPESTATUS[0]}}"], capture_output=True, text=True, timeout=60
+    )
+    return ran.returncode, ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "said"),
+    [
+        ("{0} help > /dev/full", 1, "mqadmin: No space left on device\n"),
+        ("{0} help | true", 1, ""),
+        ("{0} help >&-", 0, ""),
+        ("{0} nosuch 2> /dev/full", 2, ""),
+        ("{0} nosuch >&- 2>&-", 2, ""),
+    ],
+)
+def test_nothing_is_said_twice_and_the_code_tells(line: str, code: int, said: str) -> None:
+    assert shell(line) == (code, said)
