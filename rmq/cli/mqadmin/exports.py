@@ -18,7 +18,7 @@ from rmq.protocol.bodies.body import Body
 from rmq.protocol.bodies.group import SubscriptionGroupTable
 from rmq.protocol.bodies.topic import TopicConfigTable
 from rmq.protocol.codes import ResponseCode, version_name
-from rmq.protocol.errors import ResponseError
+from rmq.protocol.errors import ClientError, ResponseError
 from rmq.protocol.names import (
     BUILT_IN_GROUPS,
     DLQ_PREFIX,
@@ -53,16 +53,19 @@ def _write(out: Output, folder: str | None, name: str, value: dict[str, Any]) ->
     if out.missing:
         value["missing"] = dict(sorted(out.missing.items()))
     folder = folder or os.path.join(tempfile.gettempdir(), "rocketmq", "export")
-    os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, name)
-    with tempfile.NamedTemporaryFile("wb", dir=folder, prefix=name, delete=False) as file:
-        try:
-            file.write(fastjson.pretty(value))
-            file.close()
-            os.replace(file.name, path)
-        except BaseException:
-            os.unlink(file.name)
-            raise
+    try:
+        os.makedirs(folder, exist_ok=True)
+        with tempfile.NamedTemporaryFile("wb", dir=folder, prefix=name, delete=False) as file:
+            try:
+                file.write(fastjson.pretty(value))
+                file.close()
+                os.replace(file.name, path)
+            except BaseException:
+                os.unlink(file.name)
+                raise
+    except OSError as error:
+        raise ClientError(f"{path} cannot be written: {error.strerror or error}") from None
     return out.done({"path": path}, [f"export {path} success"])
 
 

@@ -16,7 +16,10 @@ __all__ = ["as_json", "in_one_line", "in_table", "sheet"]
 
 def sheet(message: MessageExt, *, offset_id: bool = True) -> Iterator[str]:
     """A line a field; the body is written to a file, which is named."""
-    path = _keep_body(message)
+    try:
+        path = _keep_body(message)
+    except OSError as error:  # a disk without room: the rest is what was asked for
+        path = f"none: it cannot be written: {error.strerror or error}"
     properties = _properties(message)
     for name, value in (
         *((("OffsetID:", message.offset_msg_id),) if offset_id else ()),
