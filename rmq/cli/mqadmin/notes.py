@@ -21,7 +21,8 @@ def put_first(files: Files, path: str, lines: Iterable[str]) -> None:
     text = "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")
     path = os.path.realpath(path)  # a link stays one
     if os.path.exists(path) and not os.path.isfile(path):
-        with open(path, "ab") as file:
+        # A pipe that nobody reads from says so at once.
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_NONBLOCK", 0)), "ab") as file:
             file.write(text)
         return
     with _alone(os.path.dirname(path)):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from rmq.cli.mqadmin.notes import put_first
 from rmq.runtime.world import World
 
@@ -28,6 +30,8 @@ def test_the_last_change_stands_first(tmp_path: Path) -> None:
 def test_a_pipe_is_written_to(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
+    with pytest.raises(OSError, match="No such device"):  # nobody reads from it: that is said, and not waited for
+        put_first(World.around().files, str(pipe), ["none"])
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     put_first(World.around().files, str(pipe), ["one"])
     assert os.read(reader, 100) == b"one\n"
