@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rmq.client.admin import Answers
+    from rmq.client.admin.replication import Elected, GroupLeader
     from rmq.client.admin.reset import OffsetReset
     from rmq.client.allocate import (
         AllocateByMachineRoom,
@@ -64,7 +65,13 @@ if TYPE_CHECKING:
     from rmq.protocol.bodies.connection import ProducerInfo, ProducerTableInfo
     from rmq.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
     from rmq.protocol.bodies.kv import TopicList
-    from rmq.protocol.bodies.replica import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo
+    from rmq.protocol.bodies.replica import (
+        GroupInfo,
+        GroupMember,
+        HAClientRuntimeInfo,
+        HAConnectionRuntimeInfo,
+        HARuntimeInfo,
+    )
     from rmq.protocol.bodies.route import BrokerData, QueueData, TopicRouteData
     from rmq.protocol.bodies.running import (
         ConsumeMessageDirectlyResult,
@@ -125,8 +132,12 @@ __all__ = [
     "ConsumeStatsList",
     "ConsumeStatus",
     "ConsumerRunningInfo",
+    "Elected",
     "EndTransactionHookContext",
     "GroupConnections",
+    "GroupInfo",
+    "GroupLeader",
+    "GroupMember",
     "GroupStats",
     "HAClientRuntimeInfo",
     "HAConnectionRuntimeInfo",
@@ -233,6 +244,7 @@ _HOMES = {
     ),
     "rmq.client.selectors": ("by_hash", "by_machine_room", "by_random"),
     "rmq.client.settings": ("AccessChannel", "ConsumeFromWhere", "MessageModel"),
+    "rmq.client.admin.replication": ("Elected", "GroupLeader"),
     "rmq.client.admin.reset": ("OffsetReset",),
     "rmq.protocol.bodies.cluster": ("ClusterInfo",),
     "rmq.protocol.bodies.group": (
@@ -243,6 +255,8 @@ _HOMES = {
     "rmq.protocol.bodies.replica": (
         "HAClientRuntimeInfo",
         "HAConnectionRuntimeInfo",
+        "GroupInfo",
+        "GroupMember",
         "HARuntimeInfo",
     ),
     "rmq.protocol.bodies.route": (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rmq.client.admin import AdminClient, Answers
+from rmq.client.admin.replication import Elected, GroupLeader
 from rmq.client.admin.reset import OffsetReset
 from rmq.client.allocate import (
     AllocateByMachineRoom,
@@ -43,7 +44,13 @@ from rmq.protocol.bodies.cluster import ClusterInfo
 from rmq.protocol.bodies.connection import ProducerInfo, ProducerTableInfo
 from rmq.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
 from rmq.protocol.bodies.kv import TopicList
-from rmq.protocol.bodies.replica import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo
+from rmq.protocol.bodies.replica import (
+    GroupInfo,
+    GroupMember,
+    HAClientRuntimeInfo,
+    HAConnectionRuntimeInfo,
+    HARuntimeInfo,
+)
 from rmq.protocol.bodies.route import BrokerData, QueueData, TopicRouteData
 from rmq.protocol.bodies.running import (
     ConsumeMessageDirectlyResult,
@@ -102,8 +109,12 @@ __all__ = [
     "ConsumeStatsList",
     "ConsumeStatus",
     "ConsumerRunningInfo",
+    "Elected",
     "EndTransactionHookContext",
     "GroupConnections",
+    "GroupInfo",
+    "GroupLeader",
+    "GroupMember",
     "GroupStats",
     "HAClientRuntimeInfo",
     "HAConnectionRuntimeInfo",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from rmq.broker.admin.election import ElectionAdmin
 from rmq.broker.admin.runtime import RuntimeAdmin
 from rmq.broker.arrivals import Arrivals
 from rmq.broker.delivery.slow_readers import JUDGED_EVERY
@@ -206,12 +207,21 @@ class BrokerApp:
             counted.stats,
             delays,
             front.pressure,
-            lambda: self.roles.figures(),
+            lambda: self.roles.figures() if self.group is None else {**self.roles.figures(), **self.group.figures()},
             lambda: None if self.roles.master is None else self.roles.master.timers,
         )
         beside = BesideTables(modes, delays, forgetting)
         for service in make_handlers(
-            ground, tables, members, counted, front, beside, runtime, lambda: self.roles, self.access
+            ground,
+            tables,
+            members,
+            counted,
+            front,
+            beside,
+            runtime,
+            lambda: self.roles,
+            self.access,
+            lambda: None if self.group is None else self.group.seen(),
         ):
             router.add(service)
         router.add(
@@ -236,6 +246,7 @@ class BrokerApp:
         self.observer.services.watch(self._tasks, store.tasks, counted.stats.tasks, registration.tasks)
         #: Its place in a group that elects its master; None where its settings say what it is.
         self.group = group = Group(ground, self._become) if settings.enable_dleger_commit_log else None
+        router.add(ElectionAdmin(ground, group))
         self.roles = roles = Roles(
             Role.of(settings) if group is None else Role.slave(group.peers.follower_id),
             Switched(store.log, router, front.admission, front.delivery, arrivals, self.observer.services),

@@ -72,6 +72,18 @@ class RaftNode:
         places = {one: progress.match for one, progress in known.items() if progress.match is not None}
         return max(places, key=lambda one: places[one], default=None)
 
+    def followers(self, now: float) -> dict[str, tuple[Position | None, float]]:
+        """What a leader knows of each other: up to where it has the log, and the seconds since it was heard."""
+        leading = self._leading
+        if leading is None:
+            return {}
+        return {one: (progress.match, now - progress.heard) for one, progress in leading.progress.items()}
+
+    @property
+    def heir(self) -> str | None:
+        """To whom a leader is giving the lead."""
+        return None if self._leading is None else self._leading.heir
+
     # -- events
 
     def tick(self, now: float) -> list[Effect]:

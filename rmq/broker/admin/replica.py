@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from rmq.broker.parts import Ground
 from rmq.broker.replication.master_service import MasterReplication
-from rmq.protocol.bodies.replica import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo
+from rmq.protocol.bodies.replica import GroupInfo, HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ResponseError
@@ -22,6 +22,7 @@ class ReplicaAdmin:
 
     :param master: what sends the log to slaves; None while the broker is no master.
     :param slave: how the link to the master is; None while the broker is no slave.
+    :param group: how its group is that elects its master; None where there is none.
     """
 
     def __init__(
@@ -29,7 +30,9 @@ class ReplicaAdmin:
         ground: Ground,
         master: Callable[[], MasterReplication | None],
         slave: Callable[[], HAClientRuntimeInfo | None],
+        group: Callable[[], GroupInfo | None] = lambda: None,
     ) -> None:
+        self._group = group
         self._master = master
         self._slave = slave
         self._store = ground.store
@@ -45,6 +48,10 @@ class ReplicaAdmin:
         else:
             told = self._slave() or HAClientRuntimeInfo(max_offset=self._store.log.end)
             status = HARuntimeInfo(master=False, ha_client_runtime_info=told)
+        if (group := self._group()) is not None:
+            status.group = group
+            if status.master:
+                self._of_leader(status, group)
         return request.reply(ResponseCode.SUCCESS, body=status.encode())
 
     def _of_master(self, master: MasterReplication) -> HARuntimeInfo:
@@ -67,6 +74,21 @@ class ReplicaAdmin:
             ],
             refused=master.refusals() or None,
         )
+
+    def _of_leader(self, status: HARuntimeInfo, group: GroupInfo) -> None:
+        """The others of a group look like slaves to who knows no groups."""
+        status.ha_connection_info = [
+            HAConnectionRuntimeInfo(
+                addr=one.broker or one.addr,
+                diff=one.behind or 0,
+                in_sync=one.in_sync,
+                slave_ack_offset=one.end or 0,
+                transfer_from_where=one.end or 0,
+            )
+            for one in group.members
+            if one.connected
+        ]
+        status.in_sync_slave_nums = sum(one.in_sync for one in status.ha_connection_info)
 
     @handles(RequestCode.EXCHANGE_BROKER_HA_INFO, header=ExchangeHAInfoRequest)
     def exchange_ha_info(self, conn: Conn, request: Command, header: ExchangeHAInfoRequest) -> Command:

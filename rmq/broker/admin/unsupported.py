@@ -23,6 +23,8 @@ _ROCKSDB = "5.x RocksDB storage"
 _STATIC = "5.x static topics"
 
 _C = RequestCode
+#: Of the controller's, what members of a group answer (``election.py``).
+_OF_GROUPS = (_C.CONTROLLER_ELECT_MASTER, _C.CONTROLLER_GET_METADATA_INFO)
 
 UNSUPPORTED: Mapping[int, str] = {
     **dict.fromkeys(
@@ -48,7 +50,7 @@ UNSUPPORTED: Mapping[int, str] = {
             _C.GET_BROKER_MEMBER_GROUP,
             _C.BROKER_HEARTBEAT,
             _C.NOTIFY_MIN_BROKER_ID_CHANGE,
-            *(code for code in RequestCode if 1001 <= code <= 1018),
+            *(code for code in RequestCode if 1001 <= code <= 1018 and code not in _OF_GROUPS),
         ),
         _CONTROLLER,
     ),

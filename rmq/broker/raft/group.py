@@ -10,9 +10,11 @@ from rmq.broker.parts import Ground
 from rmq.broker.raft.driver import RaftDriver
 from rmq.broker.raft.links import Links
 from rmq.broker.raft.peers import Peers
+from rmq.broker.raft.seen import seen
 from rmq.broker.raft.sidecar import Kept, Sidecar, Whose
 from rmq.broker.replication.slave_service import SlaveStatus
 from rmq.broker.store.trouble import Trouble
+from rmq.protocol.bodies.replica import GroupInfo
 from rmq.protocol.errors import RMQError, StoreError
 from rmq.raft.messages import Message
 from rmq.runtime.tasks import TaskOwner
@@ -173,6 +175,34 @@ class Group:
         if driver is None or links is None or driver.leader is None:
             return None
         return links.brokers.get(driver.leader)
+
+    def address_of(self, one: str) -> str | None:
+        """What clients are told of a member; None while it was not met since the start."""
+        if one == self.peers.members.me:
+            return self._ground.broker_addr
+        return None if self._links is None else self._links.brokers.get(one)
+
+    def seen(self) -> GroupInfo:
+        """The group as this member sees it."""
+        now = self._ground.world.clock.monotonic()
+        return seen(self.peers, self.driver, self._links, self._store.log.end, now, self.missing)
+
+    def figures(self) -> dict[str, str]:
+        """What the runtime information says of the group."""
+        seen = self.seen()
+        found = {
+            "raftGroup": seen.group,
+            "raftMember": seen.me,
+            "raftRole": seen.role,
+            "raftTerm": str(seen.term),
+            "raftLeader": seen.leader or "unknown",
+            "raftCommitOffset": str(seen.committed),
+            "raftMembersConnected": f"{sum(one.connected for one in seen.members)} of {len(seen.members)}",
+        }
+        behind = [one.behind for one in seen.members if one.behind is not None]
+        if behind:
+            found["slaveBehindBytes"] = str(max(behind))
+        return found
 
     def link_status(self) -> SlaveStatus:
         """How a follower gets the log."""

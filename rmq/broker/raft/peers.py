@@ -26,6 +26,10 @@ class Peers:
         """The broker id of this member while it does not lead: the number of its id and one (Java's rule)."""
         return int(self.members.me[1:]) + 1
 
+    def with_id(self, broker_id: int) -> str | None:
+        """The member that has this broker id while it does not lead."""
+        return next((one for one in self.members.voters if int(one[1:]) + 1 == broker_id), None)
+
     @classmethod
     def of(cls, settings: BrokerSettings) -> Peers:
         """``dLegerGroup``, ``dLegerPeers``, ``dLegerSelfId`` and ``preferredLeaderId``.

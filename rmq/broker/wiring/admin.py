@@ -25,6 +25,7 @@ from rmq.broker.parts import Counted, Ground, Members, Tables
 from rmq.broker.replication.metadata import BesideTables
 from rmq.broker.roles.change import Roles
 from rmq.broker.wiring.front import Front
+from rmq.protocol.bodies.replica import GroupInfo
 
 __all__ = ["make_handlers"]
 
@@ -39,11 +40,13 @@ def make_handlers(
     runtime: RuntimeAdmin,
     roles: Callable[[], Roles],
     access: AccessControl | None,
+    group: Callable[[], GroupInfo | None],
 ) -> tuple[object, ...]:
     """What the router serves whatever the broker's role is.
 
     :param roles: what the broker is now.
     :param access: None while access control is off.
+    :param group: how the group is that elects its master; None where there is none.
     """
     settings, store, clock = ground.settings, ground.store, ground.world.clock
     topics, groups, offsets = tables.topics, tables.groups, tables.offsets
@@ -66,7 +69,7 @@ def make_handlers(
         MessageAdmin(settings, store, consumers, lookup, tables.filters),
         StatisticsAdmin(stats),
         MaintenanceAdmin(store, topics),
-        ReplicaAdmin(ground, lambda: roles().sends_log, lambda: roles().link()),
+        ReplicaAdmin(ground, lambda: roles().sends_log, lambda: roles().link(), group),
         AccessOff() if access is None else AccessAdmin(ground, access),
         ReplyAdmin(clock, settings, store, producers, front.admission, front.answers, ground.broker_addr),
         modes,

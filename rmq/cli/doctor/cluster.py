@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from rmq.cli.doctor.elected import of_elected
 from rmq.cli.finding import Finding, judged
 from rmq.protocol.bodies.cluster import ClusterInfo
 from rmq.protocol.bodies.replica import HARuntimeInfo
@@ -122,6 +123,10 @@ def _sets(brokers: list[Broker]) -> Iterator[Finding]:
     for broker in brokers:
         by_name.setdefault(broker.name, []).append(broker)
     for name, members in sorted(by_name.items()):
+        if any(one.replicas is not None and one.replicas.group is not None for one in members):
+            said = {one.id: (one.where, one.replicas.group) for one in members if one.replicas is not None}
+            yield from of_elected(name, said)
+            continue
         master = next((one for one in members if one.id == 0), None)
         if master is None:
             what = "its master is away: nothing is sent to this set, and consumers read from its slaves at best"

@@ -74,10 +74,14 @@ def _short(row: Row, now_ms: int, more: bool) -> dict[str, object]:
         put, got = _days(figures, "msgPutTotal"), _days(figures, "msgGetTotal")
         return {**shown, "in yesterday": put[0], "out yesterday": got[0], "in today": put[1], "out today": got[1]}
     earliest = _number(figures, "earliestMessageTimeStamp")
+    group: dict[str, object] = {}
+    if "raftMember" in figures:
+        group = {"member": figures["raftMember"], "term": figures.get("raftTerm", ""), "behind": _behind(figures)}
     return {
         **shown,
         "version": figures.get("brokerVersionDesc", ""),
         "role": figures.get("brokerRole", ""),
+        **group,
         "in/s": _first(figures, "putTps"),
         "out/s": _first(figures, "getTransferedTps", "getTransferredTps"),
         "hours kept": round((now_ms - earliest) / HOUR_MS, 2) if earliest > 0 else None,
@@ -92,11 +96,12 @@ def _lines(rows: list[Row], now_ms: int) -> Iterator[str]:
     columns = "{:<16}  {:<22}  {:<4}  {:<22} {:<16} {:>19} {:>19} {:>10} {:>5} {:>6}{}".format
     # Brokers of Java's do not tell, and their clusters look as Java's tool shows them.
     roles = any("brokerRole" in figures for *_, figures in rows)
+    groups = any("raftMember" in figures for *_, figures in rows)
     yield (
         columns(
             *("#Cluster Name", "#Broker Name", "#BID", "#Addr", "#Version"),
             *("#InTPS(LOAD)", "#OutTPS(LOAD)", "#PCWait(ms)", "#Hour", "#SPACE"),
-            f" {'#Role':<8} #Behind" if roles else "",
+            f" {'#Role':<8} {'#Behind':<12}{' #Member, term' if groups else ''}".rstrip() if roles else "",
         )
     )
     for cluster, name, broker_id, addr, figures in rows:
@@ -113,16 +118,26 @@ def _lines(rows: list[Row], now_ms: int) -> Iterator[str]:
                 figures.get("pageCacheLockTimeMills", ""),
                 f"{(now_ms - earliest) / HOUR_MS:.2f}" if earliest > 0 else "-",
                 f"{_number(figures, 'commitLogDiskRatio'):.4f}",
-                f" {figures.get('brokerRole', '-'):<8} {_behind(figures)}" if roles else "",
+                _role(figures) if roles else "",
             )
         )
+
+
+def _role(figures: Mapping[str, str]) -> str:
+    return f" {figures.get('brokerRole', '-'):<8} {_behind(figures):<12}{_member(figures)}".rstrip()
 
 
 def _behind(figures: Mapping[str, str]) -> str:
     """How far a slave is behind, or the last of a master's."""
     if "slaveBehindBytes" not in figures:
         return "-"
-    return f"{figures['slaveBehindBytes']}B/{figures.get('slaveBehindSeconds', '0')}s"
+    seconds = figures.get("slaveBehindSeconds")
+    return f"{figures['slaveBehindBytes']}B" + ("" if seconds is None else f"/{seconds}s")
+
+
+def _member(figures: Mapping[str, str]) -> str:
+    """Which member of a group that elects its master, and the term it is in."""
+    return f" {figures['raftMember']}, {figures.get('raftTerm', '-')}" if "raftMember" in figures else ""
 
 
 def _load(figures: Mapping[str, str], tps: float, pool: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from rmq.client.admin import AdminClient
 from rmq.client.admin.answers import Answers
+from rmq.client.admin.replication import Elected
 from rmq.client.admin.reset import TO_END, OffsetReset
 from rmq.protocol.bodies.running import ConsumeMessageDirectlyResult
 from rmq.protocol.errors import NotFound
@@ -28,7 +29,7 @@ DESTROYING = frozenset({
 CHANGING = DESTROYING | {
     "updateTopic", "updateTopicList", "updateTopicPerm", "updateOrderConf", "updateSubGroup", "updateSubGroupList",
     "setConsumeMode", "updateBrokerConfig", "updateKvConfig", "addWritePerm", "updateNamesrvConfig",
-    "updateAclConfig", "updateGlobalWhiteAddr",
+    "updateAclConfig", "updateGlobalWhiteAddr", "electMaster",
 }  # fmt: skip
 
 #: The arguments of an operation, by name, defaults included.
@@ -103,6 +104,15 @@ async def _cloned(admin: AdminClient, words: Words) -> dict[MessageQueue, int]:
 
 async def _consumed(admin: AdminClient, words: Words) -> ConsumeMessageDirectlyResult:
     return ConsumeMessageDirectlyResult()
+
+
+async def _elected(admin: AdminClient, words: Words) -> Elected:
+    """Who leads now: it still does."""
+    name = words["broker_name"]
+    await admin.group_leader(name, words["controller_addr"])
+    data = (await admin.cluster_info()).broker_addr_table.get(name)
+    brokers = {} if data is None else dict(data.broker_addrs)
+    return Elected(brokers.get(words["broker_id"], "the member"), 0, brokers)
 
 
 def _list(names: Iterable[str]) -> str:
@@ -209,6 +219,9 @@ CHANGES: dict[str, Change] = {
     ),
     "delete_account": Change(
         lambda words: f"delete the account {words['access_key']} at {_list(words['broker_addrs'])}", _at_brokers
+    ),
+    "elect_master": Change(
+        lambda words: f"have the member {words['broker_id']} of {words['broker_name']} lead it", _elected
     ),
     "update_global_white_addrs": Change(
         lambda words: f"set the white list to {words['addresses']} at {_list(words['broker_addrs'])}", _at_brokers

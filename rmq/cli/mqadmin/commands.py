@@ -112,6 +112,10 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
             "replicas:ha_status",
             "The slaves of a broker, or of every broker of a cluster, and how far each is.",
         ),
+        "electMaster": (
+            "replicas:elect_master",
+            "Have another member lead a group that elects its master (5.x).",
+        ),
         "getBrokerConfig": (
             "broker_settings:get_broker_config",
             "The settings of a broker, or of every broker of a cluster.",

@@ -57,7 +57,8 @@ CODES = str(__doc__).split("\n\n", 1)[1].rstrip().replace("``", "")
 
 NOT_THERE = frozenset({
     ResponseCode.TOPIC_NOT_EXIST, ResponseCode.QUERY_NOT_FOUND, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-    ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.NO_MESSAGE,
+    ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.NO_MESSAGE, ResponseCode.CONTROLLER_BROKER_ID_INVALID,
+    ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST,
 })  # fmt: skip
 #: What to do about an answer, where its text does not say it.
 _REMEDIES = {

@@ -1,4 +1,4 @@
-"""haStatus (5.x): what masters know of their slaves, and slaves of their masters."""
+"""haStatus, electMaster (5.x): what masters know of their slaves, slaves of their masters, members of their group."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import click
 from rmq.cli.mqadmin.brokers import repeated
 from rmq.cli.mqadmin.session import AdminClient, Output, admin_command, one_of
 from rmq.cli.mqadmin.text import plain, seconds
-from rmq.protocol.bodies.replica import HARuntimeInfo
+from rmq.protocol.bodies.replica import GroupInfo, HARuntimeInfo
 
-__all__ = ["ha_status"]
+__all__ = ["elect_master", "ha_status"]
 
 
 @admin_command(
@@ -44,6 +44,8 @@ async def _show(admin: AdminClient, out: Output, addresses: list[str]) -> int:
     def classic() -> Iterator[str]:
         for addr, status in answers.found.items():
             yield from _master(addr, status) if status.master else _slave(addr, status)
+            if status.group is not None:
+                yield from _group(status.group)
 
     if out.form == "table":
         out.form = "classic"  # several tables, one below the other
@@ -89,3 +91,70 @@ def _slave(addr: str, status: HARuntimeInfo) -> Iterator[str]:
         *(() if told.trouble is None else (("#Trouble", plain(told.trouble)),)),
     ):
         yield (f"{name:<26} {value}")
+
+
+def _group(seen: GroupInfo) -> Iterator[str]:
+    for name, value in (
+        ("#Group", f"{seen.group}, this is {seen.me}"),
+        ("#GroupRole", seen.role),
+        ("#GroupLeader", seen.leader or "none is known"),
+        ("#Term", seen.term),
+        ("#Committed", seen.committed),
+        *(() if seen.preferred is None else (("#PreferredLeader", seen.preferred),)),
+        *(() if seen.trouble is None else (("#Trouble", plain(seen.trouble)),)),
+    ):
+        yield (f"{name:<26} {value}")
+    columns = "{:<10} {:<24} {:<24} {:>9} {:>14} {:>14} {:>9}".format
+    yield (columns("#Member", "#Addr", "#Broker", "#Connected", "#End", "#Diff", "#Heard(s)"))
+    for one in seen.members:
+        heard = "-" if one.heard is None else f"{one.heard / 1000:.1f}"
+        end, behind = ("-" if value is None else value for value in (one.end, one.behind))
+        yes = "true" if one.connected else "false"
+        yield (columns(one.id, one.addr, one.broker or "-", yes, end, behind, heard))
+        if one.trouble is not None:
+            yield (f"{'':<10} {plain(one.trouble)}")
+
+
+def _member(ctx: click.Context, param: click.Parameter, value: str) -> int:
+    """The broker id of a member, which is the number of its id and one."""
+    number = value[1:] if value[:1].isalpha() else value
+    if not (number.isascii() and number.isdigit() and len(number) < 7) or (value == number and int(number) < 1):
+        raise click.BadParameter(f"{value!r} is no member: give its dLegerSelfId, n1, or its slave's id, 2", ctx, param)
+    return int(number) + (number != value)
+
+
+@admin_command(
+    "electMaster",
+    click.option(
+        "-a", "--controllerAddress", "member", metavar="ADDR",
+        help="A member to ask who leads, host:port.  [default: those that the name server knows]",
+    ),
+    click.option(
+        "-b", "--brokerId", "broker_id", required=True, metavar="ID", callback=_member,
+        help="Who is to lead: its dLegerSelfId, n1, or the id that it has as a slave, 2.",
+    ),
+    click.option("-bn", "--brokerName", "name", required=True, metavar="NAME", help="The brokerName of the group."),
+    click.option("-c", "--clusterName", "cluster", metavar="NAME", help="Its cluster: refused where it is another."),
+)  # fmt: skip
+async def elect_master(
+    admin: AdminClient, out: Output, member: str | None, broker_id: int, name: str, cluster: str | None
+) -> int:
+    """Have another member lead a group that elects its master, for maintenance of the one that does."""
+    elected = await admin.elect_master(name, broker_id, cluster, member)
+
+    def classic() -> Iterator[str]:
+        yield ""
+        if cluster is not None:
+            yield f"#ClusterName\t{cluster}"
+        yield f"#BrokerName\t{name}"
+        yield f"#BrokerMasterAddr\t{elected.address}"
+        yield f"#MasterEpoch\t{elected.term}"
+        yield f"#SyncStateSetEpoch\t{elected.term}"
+        for number, address in elected.brokers.items():
+            yield f"\t#Broker\t{number}\t{address}"
+
+    value = {
+        "brokerName": name, "masterAddress": elected.address, "masterEpoch": elected.term,
+        "brokers": {str(number): address for number, address in elected.brokers.items()},
+    }  # fmt: skip
+    return out.done(value, classic())

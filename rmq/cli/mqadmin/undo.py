@@ -265,6 +265,12 @@ async def _white_list(admin: AdminClient, words: Words) -> list[str]:
     return lines
 
 
+async def _elected(admin: AdminClient, words: Words) -> list[str]:
+    name, member = words["broker_name"], words["controller_addr"]
+    leader = await admin.group_leader(name, member)
+    return [_command("electMaster", "-bn", name, "-b", leader.id, *(["-a", member] if member else []))]
+
+
 _UNDO: dict[str, Callable[[AdminClient, Words], Awaitable[list[str]]]] = {
     "create_and_update_topic": _topic,
     "create_and_update_topics": _topics,
@@ -286,4 +292,5 @@ _UNDO: dict[str, Callable[[AdminClient, Words], Awaitable[list[str]]]] = {
     "create_and_update_account": _account,
     "delete_account": _account,
     "update_global_white_addrs": _white_list,
+    "elect_master": _elected,
 }

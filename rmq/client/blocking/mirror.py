@@ -10,6 +10,7 @@ from datetime import datetime
 
 from rmq.client.admin.answers import Answers
 from rmq.client.admin.client import AdminClient as AioAdminClient
+from rmq.client.admin.replication import Elected, GroupLeader
 from rmq.client.admin.reset import OffsetReset
 from rmq.client.blocking.crossing import crosses
 from rmq.client.blocking.life import A, Blocking, C
@@ -841,3 +842,24 @@ class AdminClientMirror(Lookups[AioAdminClient]):
     def broker_ha_status_of(self, broker_addrs: Iterable[str]) -> Answers[HARuntimeInfo]:
         """The same of several brokers, asked side by side."""
         return self._run(self._alive().broker_ha_status_of(broker_addrs))
+
+    def elect_master(
+        self, broker_name: str, broker_id: int, cluster: str | None = None, controller_addr: str | None = None
+    ) -> Elected:
+        """Have a member of a group lead it, instead of the one that does (electMaster of 5.x).
+
+        :param broker_id: the one that the member has while it follows: the number of its ``dLegerSelfId`` and one.
+        :param cluster: refused where the group is of another one.
+        :param controller_addr: a member to ask who leads; else those that the name server knows.
+        :raises NotFound: there is no such group, or nobody in it knows who leads.
+        :raises ResponseError: the member cannot lead, or has not taken the lead.
+        """
+        return self._run(self._alive().elect_master(broker_name, broker_id, cluster, controller_addr))
+
+    def group_leader(self, broker_name: str, controller_addr: str | None = None) -> GroupLeader:
+        """Whom the members of a group call their leader.
+
+        :param controller_addr: a member to ask; else those that the name server knows.
+        :raises NotFound: there is no such group, or nobody in it knows who leads.
+        """
+        return self._run(self._alive().group_leader(broker_name, controller_addr))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rmq.protocol.bodies.body import Body, body, member
 
-__all__ = ["HAClientRuntimeInfo", "HAConnectionRuntimeInfo", "HARuntimeInfo"]
+__all__ = ["GroupInfo", "GroupMember", "HAClientRuntimeInfo", "HAConnectionRuntimeInfo", "HARuntimeInfo"]
 
 
 @body
@@ -38,6 +38,46 @@ class HAClientRuntimeInfo(Body):
 
 
 @body
+class GroupMember(Body):
+    """Ours: a member of a group that elects its master, as the one that is asked sees it."""
+
+    id: str = member("id", default="")
+    #: Where members speak to it (``dLegerPeers``), and where clients do, as far as it was ever met.
+    addr: str = member("addr", default="")
+    broker: str | None = member("broker", default=None)
+    #: Whether there is a connection to it.
+    connected: bool = member("connected", default=False)
+    #: A leader's: whether it could lead next; up to where it has the log, bytes that it lacks, and milliseconds since
+    #: it was heard.
+    in_sync: bool = member("inSync", default=False)
+    end: int | None = member("end", default=None)
+    behind: int | None = member("behind", default=None)
+    heard: int | None = member("heardMillis", default=None)
+    #: Why it does not take the one that is asked.
+    trouble: str | None = member("trouble", default=None)
+
+
+@body
+class GroupInfo(Body):
+    """Ours: a group that elects its master, as one of its members sees it."""
+
+    group: str = member("group", default="")
+    me: str = member("me", default="")
+    #: leader, follower, candidate, or stopped.
+    role: str = member("role", default="")
+    term: int = member("term", default=0)
+    leader: str | None = member("leader", default=None)
+    preferred: str | None = member("preferredLeader", default=None)
+    #: Up to where the log is committed, and where it ends here.
+    committed: int = member("committed", default=0)
+    end: int = member("end", default=0)
+    #: The others.
+    members: list[GroupMember] = member("members", factory=list)
+    #: Why clients may not be sent here.
+    trouble: str | None = member("trouble", default=None)
+
+
+@body
 class HARuntimeInfo(Body):
     """907 GET_BROKER_HA_STATUS."""
 
@@ -48,3 +88,5 @@ class HARuntimeInfo(Body):
     master_commit_log_max_offset: int = member("masterCommitLogMaxOffset", default=0)
     #: Ours: slaves that were refused within the last minutes, and why.
     refused: list[str] | None = member("refused", default=None)
+    #: Ours: of a broker whose group elects its master.
+    group: GroupInfo | None = member("group", default=None)

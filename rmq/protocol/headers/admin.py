@@ -7,8 +7,11 @@ from rmq.protocol.header import Header, wire, wire_header
 __all__ = [
     "AddBrokerRequest",
     "CheckRocksdbCqWriteProgressRequest",
+    "ControllerMetaDataResponse",
     "CreateAccessConfigRequest",
     "DeleteAccessConfigRequest",
+    "ElectMasterRequest",
+    "ElectMasterResponse",
     "ExchangeHAInfoRequest",
     "ExchangeHAInfoResponse",
     "ExportRocksDBConfigToJsonRequest",
@@ -159,6 +162,36 @@ class ExchangeHAInfoResponse(Header):
     master_ha_address: str | None = wire("masterHaAddress", default=None)
     master_flush_offset: int | None = wire("masterFlushOffset", default=None, long=True)
     master_address: str | None = wire("masterAddress", default=None)
+
+
+@wire_header
+class ElectMasterRequest(Header):
+    """1002 CONTROLLER_ELECT_MASTER (5.x)."""
+
+    broker_id: int = wire("brokerId", long=True)
+    cluster_name: str | None = wire("clusterName", default=None)
+    broker_name: str | None = wire("brokerName", default=None)
+    designate_elect: bool | None = wire("designateElect", default=None)
+    invoke_time: int | None = wire("invokeTime", default=None, long=True)
+
+
+@wire_header
+class ElectMasterResponse(Header):
+    master_broker_id: int | None = wire("masterBrokerId", default=None, long=True)
+    master_address: str | None = wire("masterAddress", default=None)
+    master_epoch: int | None = wire("masterEpoch", default=None)
+    sync_state_set_epoch: int | None = wire("syncStateSetEpoch", default=None)
+
+
+@wire_header
+class ControllerMetaDataResponse(Header):
+    """1005 CONTROLLER_GET_METADATA_INFO (5.x)."""
+
+    group: str | None = wire("group", default=None)
+    controller_leader_id: str | None = wire("controllerLeaderId", default=None)
+    controller_leader_address: str | None = wire("controllerLeaderAddress", default=None)
+    is_leader: bool | None = wire("isLeader", default=None)
+    peers: str | None = wire("peers", default=None)
 
 
 @wire_header

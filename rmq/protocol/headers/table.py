@@ -79,6 +79,7 @@ _WITHOUT = (
     Code.GET_ALL_MESSAGE_REQUEST_MODE,
     Code.BATCH_ACK_MESSAGE,
     Code.GET_BROKER_HA_STATUS,
+    Code.CONTROLLER_GET_METADATA_INFO,
 )
 
 REQUEST_HEADERS: Mapping[int, type[Header] | None] = MappingProxyType(
@@ -150,6 +151,7 @@ REQUEST_HEADERS: Mapping[int, type[Header] | None] = MappingProxyType(
         Code.REMOVE_BROKER: admin.RemoveBrokerRequest,
         Code.NOTIFY_MIN_BROKER_ID_CHANGE: admin.NotifyMinBrokerIdChangeRequest,
         Code.EXCHANGE_BROKER_HA_INFO: admin.ExchangeHAInfoRequest,
+        Code.CONTROLLER_ELECT_MASTER: admin.ElectMasterRequest,
         Code.RESET_MASTER_FLUSH_OFFSET: admin.ResetMasterFlushOffsetRequest,
         # name server
         Code.PUT_KV_CONFIG: namesrv.PutKVConfigRequest,
@@ -198,6 +200,8 @@ RESPONSE_HEADERS: Mapping[int, type[Header]] = MappingProxyType(
         Code.GET_BROKER_CLUSTER_ACL_INFO: admin.GetBrokerAclConfigResponse,
         Code.REGISTER_FILTER_SERVER: admin.RegisterFilterServerResponse,
         Code.EXCHANGE_BROKER_HA_INFO: admin.ExchangeHAInfoResponse,
+        Code.CONTROLLER_ELECT_MASTER: admin.ElectMasterResponse,
+        Code.CONTROLLER_GET_METADATA_INFO: admin.ControllerMetaDataResponse,
         Code.GET_KV_CONFIG: namesrv.GetKVConfigResponse,
         Code.REGISTER_BROKER: namesrv.RegisterBrokerResponse,
         Code.WIPE_WRITE_PERM_OF_BROKER: namesrv.WipeWritePermOfBrokerResponse,

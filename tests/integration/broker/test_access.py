@@ -96,7 +96,7 @@ def requests(topic: str, group: str, offset: int, half: Command) -> dict[int, Co
 
 #: Codes that say all there is in their number alone; any other one has fields or a body, or fails the test.
 BARE = {
-    21, 26, 28, 43, 45, 52, 54, 60, 61, 106, 201, 206, 304, 305, 306, 311, 312, 313, 316, 319, 328, 329, 402, 907,
+    21, 26, 28, 43, 45, 52, 54, 60, 61, 106, 201, 206, 304, 305, 306, 311, 312, 313, 316, 319, 328, 329, 402, 907, 1005,
     *range(3001, 3011),
 }  # fmt: skip
 #: Who is nobody here, and who is somebody without rights.

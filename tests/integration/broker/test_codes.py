@@ -19,7 +19,7 @@ ALLOWED = {
     "filter servers ended": {301, 302},
     "5.3 has the number": {47},
     "5.x brokers with enableSingleTopicRegister": {217},
-    "5.x controller": {901, 904, 905, *range(1001, 1014)},
+    "5.x controller": {901, 904, 905, 1001, 1003, 1004, *range(1006, 1014)},
     "5.x broker container": {902, 903},
     "5.x cold data": {2001, 2002, 2003, 2004},
     "5.x RocksDB": {354, 355, 200056},

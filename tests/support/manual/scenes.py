@@ -23,8 +23,10 @@ from rmq.aio import (
 )
 from rmq.protocol.bodies.group import SubscriptionGroupConfig
 from rmq.testing.simcluster import SimCluster
+from rmq.testing.simloop import SimLoop
 from tests.support.accounts import SECRET, in_simulation
 from tests.support.manual.shell import Shell, Still, began_then
+from tests.support.raft.brokers import GroupCluster
 
 __all__ = ["SCENES", "Scene", "staged"]
 
@@ -42,13 +44,44 @@ class Scene:
     slaves: int = 0
     settings: Mapping[str, str] = field(default_factory=dict)
     accounts: str | None = None
+    #: The brokers are one group of three that elects its master.
+    elects: bool = False
+
+
+class _StillGroup(Still):
+    """A group that elects its master, and hands that stop and start its members."""
+
+    def __init__(self, settings: dict[str, str]) -> None:
+        super().__init__(brokers=0)
+        self._time.close()
+        self.group = GroupCluster(seed=3, settings=settings, loop=SimLoop())
+        self.cluster = self.group
+        self._time = self.group.simulation.bridge()
+
+    def act(self, words: list[str]) -> None:
+        """``n1 systemctl stop|start|kill ...``, and what comes of it within seconds."""
+        member, _, verb = words[:3]
+
+        async def done(_: SimCluster) -> None:
+            if verb == "start":
+                await self.group.begin(member)
+            elif verb == "stop":
+                await self.group.stop_broker(self.group.members.pop(member))
+            else:
+                await self.group.kill(member)
+            await asyncio.sleep(3)
+
+        self.call(done)
 
 
 @contextmanager
 def staged(scene: Scene, folder: Path) -> Iterator[Shell]:
     """A terminal beside the cluster of a scene."""
     with began_then():
-        cluster = Still(brokers=scene.brokers, slaves=scene.slaves, settings=dict(scene.settings))
+        if scene.elects:
+            cluster: Still = _StillGroup(dict(scene.settings))
+        else:
+            cluster = Still(brokers=scene.brokers, slaves=scene.slaves, settings=dict(scene.settings))
         environment = {}
         if scene.accounts is not None:
             in_simulation(cluster.cluster, scene.brokers, scene.accounts)
@@ -58,7 +91,9 @@ def staged(scene: Scene, folder: Path) -> Iterator[Shell]:
         with cluster:
             clients: Clients = cluster.call(lambda inner: _prepared(scene, inner))
             try:
-                yield Shell(cluster, folder, **environment)
+                shell = Shell(cluster, folder, **environment)
+                shell.act = cluster.act if isinstance(cluster, _StillGroup) else None
+                yield shell
             finally:
                 logging.getLogger("rmq").removeHandler(quiet)
                 for client in clients:
@@ -149,6 +184,21 @@ async def _pair(cluster: SimCluster) -> Clients:
     await _sent(producer, "orders", 12, brokers=1)
     await cluster.advance(40)
     return [producer, billing]
+
+
+async def _elected(cluster: SimCluster) -> Clients:
+    """A group of three whose first member leads."""
+    await cluster.advance(5)
+    async with AdminClient(namesrv=cluster.namesrv_addr) as admin:
+        if (await admin.group_leader("group")).id != "n0":
+            await admin.elect_master("group", 1)
+    await cluster.advance(5)
+    await _made(cluster, "orders", groups=("billing",))
+    producer = await _producer(cluster)
+    for number in range(12):
+        await producer.send(Message("orders", f'{{"order": {number}}}'))
+    await cluster.advance(35)
+    return [producer]
 
 
 # -- at night -------------------------------------------------------------------------------------------------
@@ -308,4 +358,5 @@ SCENES = {
     "dead": Scene(_dead),
     "halves": Scene(_halves, brokers=1),
     "misrouted": Scene(_misrouted, brokers=1),
+    "elected": Scene(_elected, elects=True),
 }

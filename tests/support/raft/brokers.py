@@ -11,6 +11,7 @@ from rmq.broker.store.store import Store
 from rmq.protocol.message import decode_records
 from rmq.testing.simcluster import SimCluster, unheard
 from rmq.testing.simdisk import SimDisk
+from rmq.testing.simloop import SimLoop
 from rmq.testing.simworld import SimOffload
 from tests.support.virtual import eventually
 
@@ -23,9 +24,15 @@ class GroupCluster(SimCluster):
     """Name servers and a group of brokers ``n0``, ``n1`` ...; :attr:`members` has those that run."""
 
     def __init__(
-        self, *, size: int = 3, seed: int = 0, namesrvs: int = 1, settings: dict[str, str] | None = None
+        self,
+        *,
+        size: int = 3,
+        seed: int = 0,
+        namesrvs: int = 1,
+        settings: dict[str, str] | None = None,
+        loop: SimLoop | None = None,
     ) -> None:
-        super().__init__(brokers=0, namesrvs=namesrvs, seed=seed, settings=settings)
+        super().__init__(brokers=0, namesrvs=namesrvs, seed=seed, settings=settings, loop=loop)
         self.names = [f"n{number}" for number in range(size)]
         self.members: dict[str, BrokerApp] = {}
         self.addresses = {name: self._machine(name)[1] for name in self.names}

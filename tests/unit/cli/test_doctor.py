@@ -11,7 +11,7 @@ import pytest
 from rmq.cli.doctor.cluster import Broker, Cluster, of_cluster
 from rmq.cli.doctor.group import Group, of_group
 from rmq.protocol.bodies.cluster import ClusterInfo
-from rmq.protocol.bodies.replica import HAConnectionRuntimeInfo, HARuntimeInfo
+from rmq.protocol.bodies.replica import GroupInfo, GroupMember, HAConnectionRuntimeInfo, HARuntimeInfo
 from rmq.protocol.bodies.route import BrokerData
 from rmq.protocol.bodies.running import ConsumerRunningInfo, ConsumeStatus, ProcessQueueInfo
 from rmq.protocol.bodies.stats import ConsumeStats, OffsetWrapper
@@ -165,3 +165,71 @@ def test_each_fault_of_a_group_is_told_alone(given: dict[str, Any], wrong: bool,
 
 def test_a_broadcasting_group_has_each_queue_often() -> None:
     assert list(of_group(group(broadcasting=True, online={"one": member(0, 1), "two": member(0, 1)}))) == []
+
+
+def other(one: str, *, connected: bool = True, behind: int | None = None, trouble: str | None = None) -> GroupMember:
+    end = None if behind is None else LOG - behind
+    return GroupMember(
+        id=one, addr=f"{one}:40911", connected=connected, end=end, behind=behind, in_sync=behind == 0, trouble=trouble
+    )
+
+
+def seen(
+    me: str, role: str = "follower", *members: GroupMember, leader: str | None = "n0", **more: Any
+) -> HARuntimeInfo:
+    others = list(members) or [other(one) for one in ("n0", "n1", "n2") if one != me]
+    group = GroupInfo(group="g", me=me, role=role, term=3, leader=leader, end=LOG, members=others, **more)
+    return HARuntimeInfo(master=role == "leader", group=group)
+
+
+def elected(*said: HARuntimeInfo | None) -> list[tuple[bool, str]]:
+    brokers = [replace(broker("a", number), replicas=one) for number, one in enumerate(said)]
+    return found(Cluster({"n1": view(*(f"a/{number}" for number in range(len(said))))}, brokers))
+
+
+AWAY = other("n2", connected=False)
+UP = (other("n1", behind=0), other("n2", behind=0))
+FIVE = (*UP, other("n3", behind=0), other("n4", connected=False))
+REST = (seen("n1"), seen("n2"))
+
+
+@pytest.mark.parametrize(
+    ("said", "wrong", "what"),
+    [
+        ([seen("n0", "leader", UP[0], AWAY), seen("n1")], True,
+         "a (master, a:10911): the member n2 (n2:40911) is away: one more, and nobody leads"),
+        ([seen("n0", "leader", *FIVE), seen("n1", "follower", other("n0"), *FIVE[1:])], False,
+         "(n4:40911) is away: 2 more, and nobody leads"),
+        ([seen("n0", "leader", UP[0], other("n2", behind=65 << 20)), *REST], False,
+         "the member n2 is 65 MiB behind"),
+        ([seen("n0", "leader", UP[0], other("n2")), *REST], True, "has not said yet how far its log goes"),
+        ([seen("n0", "leader", UP[0], replace(AWAY, trouble="no")), *REST], True,
+         "the member n2 does not take it: no"),
+        ([seen("n0", "leader", *UP, preferred="n2"), *REST], False,
+         "n0 leads, and n2 is the preferredLeaderId"),
+        ([seen("n0", leader=None, trouble="the group has no leader")], True,
+         "a: no member of it leads, so nothing is sent to it: 1 of 3 members answer"),
+        ([seen("n0", "leader", *UP), REST[0], seen("n2", "stopped", trouble="the logs have parted")], True,
+         "a (slave 2, a:12911): the logs have parted"),
+        ([seen("n0", "leader", *UP), REST[0], seen("n2", "candidate", leader=None)], False,
+         "it does not hear the leader"),
+        ([seen("n0"), seen("n1", "leader", other("n0", behind=0), UP[1], leader="n1")], True,
+         "name servers send clients to a (master, a:10911), and n1 leads"),
+        ([seen("n0", "leader", *UP), HARuntimeInfo(), seen("n2")], True, "it is registered beside members of a group"),
+        ([seen("n0", "leader", *UP), seen("n5", "follower", other("n6"), other("n7"))], True,
+         "more than one group is registered under this brokerName: clients are sent to either"),
+        ([seen("n0", "leader", *UP), seen("n0", "leader", *UP)], True, "more than one group is registered"),
+        ([seen("n0", "leader", *UP), seen("n1", "follower", replace(UP[1], addr="elsewhere:1"), other("n0"))], True,
+         "more than one group is registered"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_group_that_elects_its_master(
+    said: list[HARuntimeInfo | None], wrong: bool, what: str
+) -> None:
+    ((is_wrong, told),) = elected(*said)
+    assert (is_wrong, what in told) == (wrong, True), told
+
+
+def test_a_sound_group_that_elects_its_master_has_nothing() -> None:
+    assert elected(seen("n0", "leader", *UP), seen("n1"), seen("n2")) == []
+    assert elected(seen("n0", "leader", *UP, preferred="n0"), None, seen("n2")) == []

@@ -76,7 +76,20 @@ def test_how_often_means_nothing_without_watching(capsys: pytest.CaptureFixture[
 
 
 #: Operations of the admin client that change something.
-CHANGES = ("create_", "update_", "delete_", "reset_", "clone_", "put_", "wipe_", "add_", "clean_", "set_", "forget_")
+CHANGES = (
+    "create_",
+    "update_",
+    "delete_",
+    "reset_",
+    "clone_",
+    "put_",
+    "wipe_",
+    "add_",
+    "clean_",
+    "set_",
+    "forget_",
+    "elect_",
+)
 
 
 def test_what_changes_a_cluster_is_known_and_cannot_be_watched() -> None:

@@ -17,7 +17,7 @@ from rmq.protocol.headers.transaction import EndTransactionRequest
 
 #: Codes of 5.x that nothing here reads or writes: the controller's, cold data, authorisation, containers' caches.
 NOT_SPOKEN = {
-    *range(1001, 1014), *range(2001, 2005), *range(3001, 3011),
+    1001, 1003, 1004, *range(1006, 1014), *range(2001, 2005), *range(3001, 3011),
     RequestCode.GET_CLIENT_CONFIG, RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC, RequestCode.POP_ROLLBACK,
 }  # fmt: skip
 
