@@ -1,0 +1,47 @@
+"""mqadmin of Java 5.3.3 has another member lead a group of ours, as it does with Java's own controller."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from rmq.aio import AdminClient
+from rmq.runtime import patience
+from tests.support.peers import Client
+from tests.support.raft.processes import NAMES, ProcessGroup
+
+
+async def test_javas_tool_gives_the_lead_to_a_member(tmp_path: Path, clients: Callable[[str, str], Client]) -> None:
+    tool = clients("java-5.3.3", "tested")
+    async with ProcessGroup(tmp_path) as group, AdminClient(namesrv=group.namesrv) as admin:
+
+        async def java(*words: str) -> list[str]:
+            said = await asyncio.to_thread(tool.call, "mqadmin", namesrv=group.namesrv, args=list(words))
+            lines = [line.rstrip() for line in said["output"].splitlines()]
+            return [line for line in lines if line.lstrip().startswith("#") or " leads " in line]
+
+        def address(name: str) -> str:
+            return f"127.0.0.1:{group.ports[name]}"
+
+        old = await group.leader(admin)
+        heir = next(name for name in NAMES if name != old)
+        told = await java("getControllerMetaData", "-a", address(heir))
+        assert told[:3] == [
+            "#ControllerGroup\tgroup",
+            f"#ControllerLeaderId\t{old}",
+            f"#ControllerLeaderAddress\t{address(old)}",
+        ]
+        assert len(told) == 6
+
+        words = ("-b", str(int(heir[1:]) + 1), "-bn", "group", "-c", "DefaultCluster")
+        # Asked of one that follows: the tool looks for the leader itself.
+        told = await java("electMaster", "-a", address(heir), *words)
+        assert told[:3] == ["#ClusterName\tDefaultCluster", "#BrokerName\tgroup", f"#BrokerMasterAddr\t{address(heir)}"]
+        assert told[3].startswith("#MasterEpoch\t")
+        assert len([line for line in told if line.startswith("\t#Broker\t")]) == 3
+        async with patience.timeout(30):
+            while await group.leader(admin) != heir:
+                await asyncio.sleep(0.1)
+        told = await java("electMaster", "-a", address(old), *words)
+        assert any(f"{heir} leads group already" in line for line in told)
