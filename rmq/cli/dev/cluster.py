@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -14,6 +15,7 @@ import click
 from rmq.aio import AdminClient, ConsumeFromWhere, Message, MessageExt, Producer, PushConsumer
 from rmq.broker.app import BrokerApp
 from rmq.broker.settings import BrokerSettings
+from rmq.cli.dev.group import Members
 from rmq.cli.dev.place import Place
 from rmq.namesrv.app import NamesrvApp
 from rmq.namesrv.settings import NamesrvSettings
@@ -59,6 +61,7 @@ class Dev:
     :param masters: broker sets.
     :param slaves: slaves of each.
     :param topics: queues by topic: made on every master once the cluster is up.
+    :param raft: members of a group that elects its master, in place of sets; 0: none.
     """
 
     port: int
@@ -67,6 +70,7 @@ class Dev:
     masters: int = 1
     slaves: int = 0
     topics: Mapping[str, int] = field(default_factory=dict)
+    raft: int = 0
     _received: dict[str, MessageExt] = field(default_factory=dict)
 
     @property
@@ -82,9 +86,12 @@ class Dev:
         except ConfigError as error:
             raise self._taken(error) from error
         async with AsyncExitStack() as running:
+            running.callback(self.place.end)  # the last thing: who stops it waits for that
             running.push_async_callback(namesrv.stop)
             say(f"== nameserver on {self.namesrv_addr}")
-            for settings in self._brokers():
+            if self.raft:
+                await self._group(world, running)
+            for settings in () if self.raft else self._brokers():
                 broker = BrokerApp(world, settings)
                 try:
                     await broker.start()
@@ -102,10 +109,38 @@ class Dev:
             say(f"== its files are in {self.place.folder}; to send a message:")
             say(SNIPPET.format(namesrv=self.namesrv_addr, topic=next(iter(self.topics), "TopicTest")))
             self.place.begin(self.namesrv_addr)
-            running.callback(self.place.end)
             say(f"== the cluster runs until Ctrl-C; clients reach it with NAMESRV_ADDR={self.namesrv_addr}")
             await asyncio.Event().wait()
         return 0
+
+    async def _group(self, world: World, running: AsyncExitStack) -> None:
+        """Start the members of a group, and wait until one leads. :raises RMQError: one does not come up."""
+        first = self.port + BROKER_PORT_AFTER
+        ports = {f"n{number}": first + PORTS_OF_A_BROKER * number for number in range(self.raft)}
+        # In a group nobody else listens there.
+        peers = ";".join(f"{name}-{HOST}:{port + 1}" for name, port in ports.items())
+        members = Members(self.place, list(ports))
+        running.push_async_callback(self._end, members)
+        for name, port in ports.items():
+            own = {"enableDLegerCommitLog": "true", "dLegerGroup": "dev", "dLegerPeers": peers, "dLegerSelfId": name}
+            members.write(name, self._settings_of(port, "dev", f"store-{name}", own))
+            members.begin(name)
+        for name, port in ports.items():
+            where = f"{HOST}:{port}, process {await members.up(name)}, its store in {members.store(name)}"
+            say(f"== member {name} of dev on {where}")
+        async with AdminClient(namesrv=self.namesrv_addr, world=world) as admin:
+            leader = await _leader_of(admin, "dev")
+        again = f"rmq dev start {leader} --folder {self.place.folder}"
+        say(f"== {leader} leads; kill -9 {members.running()[leader]} has another one lead, {again} brings it back")
+        watching = asyncio.ensure_future(members.watch(self._gone))
+        running.callback(watching.cancel)
+
+    def _gone(self, name: str) -> None:
+        say(f"== {name} has ended; rmq dev start {name} --folder {self.place.folder} starts it again")
+
+    async def _end(self, members: Members) -> None:
+        for name in await members.stop():
+            say(f"== {name} did not end")
 
     def _taken(self, error: ConfigError) -> ConfigError:
         other = self.port + 100 if self.port < 60_000 else 9_876
@@ -136,19 +171,20 @@ class Dev:
                 port += PORTS_OF_A_BROKER
 
     def _broker_settings(self, port: int, name: str, folder: str, own: Mapping[str, str]) -> BrokerSettings:
-        return BrokerSettings.from_sources(
-            overrides={
-                "bindAddress": HOST,
-                "brokerIP1": HOST,
-                "brokerIP2": HOST,
-                "brokerName": name,
-                "enablePropertyFilter": "true",  # SQL92 as well: a place to try everything
-                "listenPort": str(port),
-                "namesrvAddr": self.namesrv_addr,
-                "storePathRootDir": os.path.join(self.place.folder, folder),
-                **own,
-            }
-        )
+        return BrokerSettings.from_sources(overrides=self._settings_of(port, name, folder, own))
+
+    def _settings_of(self, port: int, name: str, folder: str, own: Mapping[str, str]) -> dict[str, str]:
+        return {
+            "bindAddress": HOST,
+            "brokerIP1": HOST,
+            "brokerIP2": HOST,
+            "brokerName": name,
+            "enablePropertyFilter": "true",  # SQL92 as well: a place to try everything
+            "listenPort": str(port),
+            "namesrvAddr": self.namesrv_addr,
+            "storePathRootDir": os.path.join(self.place.folder, folder),
+            **own,
+        }
 
     async def _make_topics(self, world: World) -> None:
         """:raises RMQError: a broker did not take one."""
@@ -196,6 +232,20 @@ class Dev:
                 missing = [key for key in keys if key not in self._received]
                 raise RMQError(f"{len(missing)} of {COUNT} messages did not come back in {PATIENCE:g} s") from None
         say(f"== all {COUNT} messages were stored and consumed")
+
+
+async def _leader_of(admin: AdminClient, name: str) -> str:
+    """Wait until a member leads, and clients are sent to it. :raises RMQError: none does."""
+    try:
+        async with patience.timeout(PATIENCE):
+            while True:
+                with contextlib.suppress(RMQError):
+                    leader = await admin.group_leader(name)
+                    if leader.address in (await admin.masters("DefaultCluster")).values():
+                        return leader.id
+                await asyncio.sleep(0.1)
+    except TimeoutError:
+        raise RMQError(f"no member leads within {PATIENCE:g} s: their logs say why") from None
 
 
 def say(line: str) -> None:

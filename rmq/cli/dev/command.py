@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import select
@@ -46,6 +47,12 @@ _FOLDER = click.option("--folder", metavar="DIR", help="For stores and logs.  [d
 @click.option("--masters", type=click.IntRange(1, 8), default=1, show_default=True, help="Broker sets.")
 @click.option("--slaves", type=click.IntRange(0, 4), default=0, show_default=True, help="Slaves of each master.")
 @click.option(
+    "--raft",
+    type=click.Choice(["3", "5"]),
+    metavar="N",
+    help="One group of 3 or 5 that elects its master, a process each.",
+)
+@click.option(
     "--topic",
     "topics",
     multiple=True,
@@ -58,22 +65,26 @@ _FOLDER = click.option("--folder", metavar="DIR", help="For stores and logs.  [d
 @click.option("--demo", is_flag=True, help="Send ten messages and consume them first.")
 @click.pass_context
 def dev(
-    ctx: click.Context, port: int | None, folder: str | None, masters: int, slaves: int, topics: dict[str, int],
-    reset: bool, detach: bool, demo: bool,
+    ctx: click.Context, port: int | None, folder: str | None, masters: int, slaves: int, raft: str | None,
+    topics: dict[str, int], reset: bool, detach: bool, demo: bool,
 ) -> int:  # fmt: skip
     """A name server and a broker, or several, on this machine alone, until Ctrl-C."""
     if ctx.invoked_subcommand is not None:
         return 0
     from rmq.cli.dev.cluster import ports_of
 
+    members = int(raft or 0)
+    if members and (masters > 1 or slaves):
+        raise click.UsageError("--raft is one group in place of masters and slaves: leave --masters and --slaves out")
     if port is None:
-        port = _free_port(lambda port: ports_of(port, masters * (1 + slaves)))
+        port = _free_port(lambda port: ports_of(port, members or masters * (1 + slaves)))
     place = Place(os.path.abspath(folder or os.path.join("run", str(port))))
     place.refuse_running()
     if reset:
         place.reset()
     if detach:
         words = ["--port", str(port), "--folder", place.folder, "--masters", str(masters), "--slaves", str(slaves)]
+        words += ["--raft", str(members)] if members else []
         words += [word for name, queues in topics.items() for word in ("--topic", f"{name}:{queues}")]
         return _detached(place, [*words, *(["--demo"] if demo else [])])
     from rmq.cli.daemon import logging_rules
@@ -82,7 +93,7 @@ def dev(
 
     logging_ = logs.configure(logging_rules(), folder=os.path.join(place.folder, "logs"), daemon="dev")
     try:
-        return loop.run(Dev(port, place, demo, masters, slaves, topics).run())
+        return loop.run(Dev(port, place, demo, masters, slaves, topics, members).run())
     finally:
         logging_.stop()
 
@@ -94,14 +105,47 @@ def dev(
 @_FOLDER
 def stop(port: int, folder: str | None) -> int:
     """Stop the cluster of this port or folder, as Ctrl-C does; what it stored stays."""
+    from rmq.cli.dev.group import Members
+
     place = Place(os.path.abspath(folder or os.path.join("run", str(port))))
     if (pid := place.running()) is None:
-        raise Refused(f"no cluster of rmq dev runs in {place.folder}")
+        members = Members(place)
+        if not members.running():
+            raise Refused(f"no cluster of rmq dev runs in {place.folder}")
+        if left := asyncio.run(members.stop()):  # of one whose own process was killed
+            click.echo(f"rmq: {', '.join(left)} did not end within {_DOWN:g} s", err=True)
+            return FAILED
+        click.echo(f"stopped; what it stored stays in {place.folder}")
+        return 0
     os.kill(pid, signal.SIGTERM)
     if not _within(_DOWN, lambda: place.running() is None):
         click.echo(f"rmq: process {pid} did not end within {_DOWN:g} s", err=True)
         return FAILED
     click.echo(f"stopped; what it stored stays in {place.folder}")
+    return 0
+
+
+@dev.command(context_settings=CONTEXT)
+@click.argument("member")
+@click.option(
+    "--port", type=click.IntRange(1, 64_000), default=DEFAULT_PORT, show_default=True, help="Of the name server."
+)
+@_FOLDER
+def start(member: str, port: int, folder: str | None) -> int:
+    """Start a MEMBER of rmq dev --raft again, n0 say, after it was killed."""
+    from rmq.cli.dev.group import Members
+
+    place = Place(os.path.abspath(folder or os.path.join("run", str(port))))
+    members = Members(place)
+    if member not in members.names:
+        known = ", ".join(members.names) or "none"
+        raise Refused(f"{place.folder} has no member {member} (known: {known}): rmq dev --raft 3 makes a group")
+    if place.running() is None:
+        raise Refused(f"no cluster of rmq dev runs in {place.folder}: rmq dev --raft starts all of it")
+    if (pid := members.running().get(member)) is not None:
+        raise Refused(f"{member} runs (process {pid})")
+    members.begin(member)
+    click.echo(f"{member} runs, process {asyncio.run(members.up(member))}")
     return 0
 
 

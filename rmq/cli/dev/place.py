@@ -4,6 +4,7 @@
 dev.json      that the folder is one of `rmq dev`, and where its cluster listens; it stays after a stop
 dev.pid       the process, while it runs
 namesrv, store, store-...   what name server and brokers keep; logs: log files
+n0.conf, n0.out   the settings of a member of a group, and what it has said (group.py)
 ============  ==========================================================================================
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from dataclasses import dataclass
 
@@ -71,6 +73,9 @@ class Place:
             raise Refused(f"{self.folder} was not made by rmq dev: remove {', '.join(kept)} by hand if it may go")
         for name in kept:
             shutil.rmtree(os.path.join(self.folder, name))
+        for name in self._names() if kept else []:
+            if re.fullmatch(r"n\d+\.(conf|out)", name):
+                os.unlink(os.path.join(self.folder, name))
         return kept
 
     def refuse_running(self) -> None:

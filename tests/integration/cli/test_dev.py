@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import signal
 import socket
@@ -13,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from rmq.cli.command import Refused
+from rmq.cli.command import Refused, invoke
 from rmq.cli.dev.cluster import BROKER_PORT_AFTER
 from rmq.cli.dev.place import Place
+from rmq.cli.rmq import command
 from rmq.runtime.ports import free
 from tests.support.daemons import PATIENCE, environment, run, running
 from tests.support.peers.ports import free_port
@@ -123,3 +125,51 @@ async def test_what_fails_in_the_background_is_said(tmp_path: Path) -> None:
     (line,) = up.lines
     assert f"cannot listen on 127.0.0.1:{port}" in line
     assert not free("127.0.0.1", [port, 70_000])
+
+
+async def test_a_group_whose_members_are_killed_and_started_again(tmp_path: Path) -> None:
+    port = free_port(*(BROKER_PORT_AFTER + 10 * number + beside for number in range(3) for beside in (-2, 0, 1)))
+    place = tmp_path / "dev"
+    words = ("dev", "--port", str(port), "--folder", str(place))
+    env = {**environment(tmp_path), "NAMESRV_ADDR": f"127.0.0.1:{port}"}
+    up = await run("rmq", *words, "--raft", "3", "--detach", "--demo", "--topic", "Orders:3", env=env)
+    try:
+        assert (up.code, up.err) == (0, "")
+        told = re.findall(r"== member (n\d) of dev on 127\.0\.0\.1:(\d+), process (\d+), its store in (.*)", up.out)
+        first = port + BROKER_PORT_AFTER
+        assert [(name, int(at) - first, store) for name, at, _, store in told] == [
+            (f"n{number}", 10 * number, str(place / f"store-n{number}")) for number in range(3)
+        ]
+        assert "== all 10 messages were stored and consumed" in up.out
+        ((leader, pid, again),) = re.findall(
+            r"== (n\d) leads; kill -9 (\d+) has another one lead, rmq (.*) brings", up.out
+        )
+        os.kill(int(pid), signal.SIGKILL)
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                doctor = await run("rmq", "doctor", env=env)
+                if f"the member {leader} (127.0.0.1:" in doctor.out:
+                    break
+        assert doctor.code == 1
+        for name, code, said in (
+            ("n9", 2, f"rmq: {place} has no member n9 (known: n0, n1, n2): rmq dev --raft 3 makes a group"),
+            (leader, 0, f"{leader} runs, process "), (leader, 2, f"rmq: {leader} runs (process "),
+        ):  # fmt: skip
+            back = await run("rmq", *again.replace(leader, name).split(), env=env)
+            assert (back.code, (back.out + back.err)[: len(said)]) == (code, said)
+    finally:
+        down = await run("rmq", "dev", "stop", "--folder", str(place), env=env)
+    assert (down.code, down.err) == (0, "")
+    assert (
+        f"== {leader} has ended; rmq dev start {leader} --folder {place} starts it again"
+        in (place / "dev.out").read_text()
+    )
+    assert not list(place.glob("store-n*/broker.pid"))
+    assert Place(str(place)).reset() == ["store-n0", "store-n1", "store-n2"]
+    assert not list(place.glob("n*"))
+
+
+@pytest.mark.parametrize("words", [("--masters", "2"), ("--slaves", "1")])
+def test_a_group_is_in_place_of_masters_and_slaves(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke(command, "rmq", ["dev", "--raft", "3", *words]) == 2
+    assert "--raft is one group in place of masters and slaves" in capsys.readouterr().err
