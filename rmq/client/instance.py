@@ -19,6 +19,7 @@ from rmq.client.identity import client_id
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.nameservers import NameServers, parse_addresses
 from rmq.client.namespace import Namespace
+from rmq.client.openings import Openings
 from rmq.client.outages import Outages, outages_of
 from rmq.client.route_questions import RouteQuestions
 from rmq.client.settings import ClientSettings
@@ -38,7 +39,7 @@ from rmq.protocol.header import Header
 from rmq.protocol.headers.transaction import CheckTransactionStateRequest
 from rmq.protocol.names import is_retry_topic
 from rmq.remoting.calls import Done, Reply, reply_to
-from rmq.remoting.client import RemotingClient, left_for_answer
+from rmq.remoting.client import RemotingClient
 from rmq.remoting.conn import Conn
 from rmq.runtime import patience
 from rmq.runtime.aside import logger
@@ -185,6 +186,7 @@ class ClientInstance:
         self._introduction: asyncio.Task[None] | None = None
         self.consumers: dict[str, ConsumerMember] = {}
         self.changed_at: dict[str, float] = {}
+        self._openings = Openings(self.remoting, world.clock)
         self.users = 0
         self._tasks: TaskOwner | None = None
         self._rebalance_now = asyncio.Event()
@@ -368,25 +370,10 @@ class ClientInstance:
             if self._tasks is None or self._tasks.closed:
                 done(ConnectFailed(f"{address}: the client is shut down"))
             else:
-                task = self._tasks.spawn(self._submit_later(address, data, opaque, timeout, done), f"connect {address}")
-                shut_down = ConnectFailed(f"{address}: the client is shut down")
-                # Not by the task: one that is cancelled before it begins says nothing.
-                task.add_done_callback(lambda ended: done(shut_down) if ended.cancelled() else None)
+                self._openings.submit(self._tasks, address, data, opaque, timeout, done)
             return
         try:
             conn.call_frame(data, opaque, timeout, done)
-        except Exception as error:
-            done(error)
-
-    async def _submit_later(self, address: str, data: bytes, opaque: int, timeout: float, done: Done) -> None:
-        clock = self.world.clock
-        began = clock.monotonic()
-        try:
-            async with patience.timeout(timeout):
-                conn = await self.remoting.connection(address)
-            conn.call_frame(data, opaque, left_for_answer(timeout, clock.monotonic() - began), done)
-        except TimeoutError:
-            done(ConnectFailed(f"connect to {address} failed: no answer in {timeout:g} s").about(address=address))
         except Exception as error:
             done(error)
 

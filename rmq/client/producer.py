@@ -198,17 +198,18 @@ class Producer(Lookups):
         timeout = self._limit(timeout)
         self._client  # noqa: B018 - raises when not started
         sender = self._sender
-        if queue is not None or selector is not None:
+        if queue is not None or selector is not None or not sender.plain:
             return await sender.send(message, queue, selector, arg, timeout)
-        size = weight(message)
-        if not sender.window.take(size):  # of those who wait here there may be very many: this frame is kept small
-            place = sender.window.turn(size, timeout)
-            try:
-                await place
-            except asyncio.CancelledError:
-                sender.window.give_up(place, size)
-                raise
-        return await sender.send_now(message, None, None, arg, timeout, size)
+        size = weight(message)  # of those who wait here there may be very many: this frame is kept small
+        waited = sender.window.run(message, size, timeout)
+        try:
+            ended = await waited
+        except asyncio.CancelledError:
+            sender.plain_sends.give_up(waited, size)
+            raise
+        if type(ended) is SendResult:
+            return ended
+        return await sender.plain_sends.finish(ended, size)
 
     def send_async(
         self,

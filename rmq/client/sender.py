@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rmq.client.accumulator import Accumulator
 from rmq.client.attempts import AskRoute, AskWhy, Attempts, Call, Done, Outcome, Pause, Send, Step
@@ -19,6 +19,7 @@ from rmq.client.frames import SendFrames
 from rmq.client.identity import message_ids
 from rmq.client.line import Line, Place
 from rmq.client.message import Message, MessageExt, MessageQueue
+from rmq.client.plain import PlainSends
 from rmq.client.results import SendResult
 from rmq.client.selectors import MessageQueueSelector, by_random
 from rmq.client.sending import PreparedSend, Sendable, SendEncoder, next_opaque, weight
@@ -36,10 +37,11 @@ from rmq.protocol.errors import (
     TransportError,
     WrongType,
 )
+from rmq.remoting.calls import Done as Ended
 from rmq.remoting.calls import Reply
 from rmq.runtime.aside import logger
 from rmq.runtime.bridge import Bridge
-from rmq.runtime.window import Window
+from rmq.runtime.window import Begin, Window
 from rmq.runtime.world import World
 
 if TYPE_CHECKING:
@@ -68,7 +70,7 @@ class Sender:
         settings, world = producer._settings, producer._world
         self._producer = producer
         self._settings = settings
-        self._now = world.clock.monotonic
+        self.now = world.clock.monotonic
         self._hooks = hooks
         self._faults = LatencyFault(settings.send_latency_fault_enable)
         stamp = hooks.stamped if hooks.stamps else None
@@ -77,15 +79,16 @@ class Sender:
         self._frames = SendFrames(producer.group, settings)
         #: Encoding calls functions of the application's that may take their time.
         self.waits = hooks.stamps and not hooks.quick
-        self.window = send_window(f"the producer {producer.group}", settings, world)
+        self.plain_sends = PlainSends(self)
+        self.window = send_window(f"the producer {producer.group}", settings, world, self.plain_sends.begin)
         self._line = Line()
         #: Of batches that are gathered, whose messages have had their turn.
         self._joined_line = Line()
         self._accumulator: Accumulator | None = None
         if settings.auto_batch:
-            self._accumulator = Accumulator(
-                self.encoder, settings, self._send_joined, lambda task: producer._keep(task, None)
-            )
+            self._accumulator = Accumulator(self.encoder, settings, self._send_joined, self.keep)
+        #: A send that chooses no queue has no coroutine.
+        self.plain = not (hooks.stamps or hooks.sends or settings.auto_batch)
 
     def end(self) -> None:
         """What is gathered leaves now: the producer is shut down."""
@@ -233,20 +236,20 @@ class Sender:
             else:
                 send = self.prepare(message)
             attempts = self.attempts(send, queue, selector, arg, timeout, retries)
-            step = attempts.first(self._now())
+            step = attempts.first(self.now())
             if place is not None:
                 if type(step) is Call and step.own and not self._producer._shares_loop:
-                    step = attempts.on(step.in_place(), self._now())
+                    step = attempts.on(step.in_place(), self.now())
                 if type(step) is Send and place.first and self._producer._joined.writes_at_once(step.address):
                     reply = self._exchange(attempts, step)
                     place.leave()
-                    step = attempts.on(await reply, self._now())
+                    step = attempts.on(await reply, self.now())
                 else:
                     step = await self.leave_in_line(attempts, step, place)
             elif type(step) is Send:  # what nearly all are: not through another coroutine
-                step = attempts.on(await self._exchange(attempts, step), self._now())
+                step = attempts.on(await self._exchange(attempts, step), self.now())
             else:
-                step = await self._until_it_leaves(attempts, await self._behind_others(attempts, step))
+                step = await self._until_it_leaves(attempts, await self.behind_others(attempts, step))
             if type(step) is not Done:
                 step = await self.go_on(attempts, step)
             answered = step.answered
@@ -258,24 +261,24 @@ class Sender:
         """A batch of sends that each have had their turn."""
         attempts = self.attempts(send, queue, None, None, timeout)
         if queue is None:
-            step = await self._behind_others(attempts, attempts.first(self._now()))
+            step = await self.behind_others(attempts, attempts.first(self.now()))
         else:
             with self._joined_line.place(queue, None) as place:
-                step = await self.leave_in_line(attempts, attempts.first(self._now()), place)
+                step = await self.leave_in_line(attempts, attempts.first(self.now()), place)
         return (await self.go_on(attempts, step)).result()
 
-    async def _behind_others(self, attempts: Attempts, step: Step) -> Step:
+    async def behind_others(self, attempts: Attempts, step: Step) -> Step:
         """The first step, where it is a question: many that come together may take the loop longer than a name server,
         so their time begins behind that."""
         if isinstance(step, AskRoute):
             await asyncio.sleep(0)
-            attempts.begin(self._now())
+            attempts.begin(self.now())
         return step
 
     async def leave_in_line(self, attempts: Attempts, step: Step, place: Place) -> Step:
         """The first attempt of a send that leaves in its turn in a line; the step after it."""
         if type(step) is not Send:
-            step = await self._until_it_leaves(attempts, await self._behind_others(attempts, step))
+            step = await self._until_it_leaves(attempts, await self.behind_others(attempts, step))
         if isinstance(step, Done):
             return step
         outcome: Outcome
@@ -284,17 +287,17 @@ class Sender:
             if client.writes_at_once(step.address):
                 await place.come(step.seconds)
             if place.first and client.writes_at_once(step.address):
-                reply = self._exchange(attempts, attempts.hurried(step, self._now()))
+                reply = self._exchange(attempts, attempts.hurried(step, self.now()))
                 place.leave()
                 outcome = await reply
             else:
                 opaque = next_opaque()
                 data = self._frames.frame(attempts.send, step.queue, opaque, None)  # signed as a command
-                command, seconds = frame.decode(memoryview(data)[4:]), attempts.hurried(step, self._now()).seconds
+                command, seconds = frame.decode(memoryview(data)[4:]), attempts.hurried(step, self.now()).seconds
                 outcome = await client.remoting.request(step.address, command, seconds, place)
         except RMQError as error:
             outcome = error
-        return attempts.on(outcome, self._now())
+        return attempts.on(outcome, self.now())
 
     async def go_on_behind(
         self,
@@ -314,7 +317,7 @@ class Sender:
         """Make the attempts from this step on."""
         while not isinstance(step, Done):
             if isinstance(step, Send):
-                step = attempts.on(await self._exchange(attempts, step), self._now())
+                step = attempts.on(await self._exchange(attempts, step), self.now())
             else:
                 step = await self._until_it_leaves(attempts, step)
         return step
@@ -324,6 +327,20 @@ class Sender:
         opaque, instance = next_opaque(), self._producer._joined
         data = self._frames.frame(attempts.send, sent.queue, opaque, instance.account)
         return instance.exchange(sent.address, data, opaque, sent.seconds)
+
+    def refresh_route(self, topic: str, step: AskRoute) -> Coroutine[Any, Any, bool]:
+        """Ask what a step asks. :raises RMQError: no name server says."""
+        return self._producer._joined.refresh_route(topic, step.seconds, step.template)
+
+    def keep(self, task: asyncio.Task[Any]) -> None:
+        """A shutdown of the producer waits for a task."""
+        self._producer._keep(task, None)
+
+    def write(self, attempts: Attempts, sent: Send, ended: Ended) -> None:
+        """Make an attempt, and have ``ended`` told its answer, or why there is none."""
+        opaque, instance = next_opaque(), self._producer._joined
+        data = self._frames.frame(attempts.send, sent.queue, opaque, instance.account)
+        instance.submit(sent.address, data, opaque, sent.seconds, ended)
 
     async def _until_it_leaves(self, attempts: Attempts, step: Step) -> Send | Done:
         """Ask and wait for what the attempts need to know before the next one."""
@@ -338,11 +355,11 @@ class Sender:
                 outcome = await self._why_no_queue(topic, step.seconds)
             else:
                 try:
-                    await self._producer._joined.refresh_route(topic, step.seconds, step.template)
+                    await self.refresh_route(topic, step)
                 except RMQError as error:
                     log.debug("route of %s: %s", topic, error)
                     outcome = error
-            step = attempts.on(outcome, self._now())
+            step = attempts.on(outcome, self.now())
         return step
 
     async def _called(self, call: Call) -> Outcome:
@@ -432,7 +449,7 @@ class Sender:
     ) -> None:
         send = await self.encoded(self.encoder.prepare, message, limit)
         attempts = self.attempts(send, queue, selector, arg, limit)
-        step = await self._behind_others(attempts, attempts.first(self._now()))
+        step = await self.behind_others(attempts, attempts.first(self.now()))
         step = await self._until_it_leaves(attempts, step)
         if isinstance(step, Done):
             step.result()  # raises: nothing was sent that could have one
@@ -444,7 +461,7 @@ class Sender:
             conn = await remoting.connection(address)
             hooked = bool(remoting.hooks)
             if place is not None and not hooked:
-                await place.come(max(0.001, attempts.rest(self._now())))
+                await place.come(max(0.001, attempts.rest(self.now())))
             if conn.out_bytes > _WRITE_FIRST:
                 conn.flush()
             if conn.writing_paused and not await conn.takes_again(limit):
@@ -463,7 +480,7 @@ class Sender:
 
     async def _left(self, attempts: Attempts, error: Exception | None = None) -> None:
         """A oneway send has left, or has not."""
-        if (call := attempts.left(error, self._now())) is not None:
+        if (call := attempts.left(error, self.now())) is not None:
             await self._called(call)
 
     # -- one without a task, for the blocking producer ----------------------------------------------------------------
@@ -486,7 +503,7 @@ class Sender:
         opaque = next_opaque()
 
         def ended(outcome: Command | Exception) -> None:
-            then(attempts.on(outcome, self._now()))
+            then(attempts.on(outcome, self.now()))
 
         data = self._frames.frame(attempts.send, sent.queue, opaque, instance.account)
         written = sent.address, data, opaque, sent.seconds, ended
@@ -513,9 +530,9 @@ class Sender:
             return await self.leave_in_line(attempts, step, place)
 
 
-def send_window(what: str, settings: ProducerSettings, world: World) -> Window:
+def send_window(what: str, settings: ProducerSettings, world: World, begin: Begin | None = None) -> Window:
     """The bound on the sends that a producer has under way."""
     if not settings.enable_backpressure_for_async_mode:
-        return Window(sys.maxsize, sys.maxsize, world.clock, what)
+        return Window(sys.maxsize, sys.maxsize, world.clock, what, begin)
     most, most_bytes = settings.back_pressure_for_async_send_num, settings.back_pressure_for_async_send_size
-    return Window(most, most_bytes >> 10, world.clock, what)
+    return Window(most, most_bytes >> 10, world.clock, what, begin)

@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
+from collections.abc import Callable
 from math import inf
+from typing import Any
 
 from rmq.protocol.errors import TooManyRequests
 from rmq.runtime.patience import LATE, MOST_PUT_OFF
 from rmq.runtime.world import Clock
 
-__all__ = ["Window"]
+__all__ = ["Begin", "Window"]
 
+#: Begins what waited for its place: (what it is, the future of how it ends, its KiB, seconds). It never raises.
+Begin = Callable[[Any, "asyncio.Future[Any]", int, float], None]
 
 #: A window is looked at so often in the time that somebody waits at most.
 _LOOKS = 8
@@ -44,13 +48,15 @@ class Window:
 
     :param most: places. :param most_kib: KiB of all that have one.
     :param what: whose it is, for the error: "the producer g".
+    :param begin: what :meth:`run` has begun.
     """
 
-    def __init__(self, most: int, most_kib: int, clock: Clock, what: str) -> None:
+    def __init__(self, most: int, most_kib: int, clock: Clock, what: str, begin: Begin | None = None) -> None:
         self._most = most
         self._most_kib = most_kib
         self._clock = clock
         self._what = what
+        self._begin = begin
         self._given = self._given_kib = 0
         self._back = self._back_kib = 0
         self._entered = self._entered_kib = 0
@@ -62,8 +68,12 @@ class Window:
         #: Re-entrant: a signal handler may send while the thread that it interrupts is in here.
         self._one_thread = threading.RLock()
         #: Plain futures, and what else is to be known of each beside them: one with attributes takes twice as much.
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting: deque[asyncio.Future[Any]] = deque()
         self._sizes: deque[int] = deque()
+        #: What is to be begun when the place is there; None: the future is told.
+        self._things: deque[Any] = deque()
+        #: Places are being given: what ends meanwhile gives its own back, and whoever gives them goes on.
+        self._giving = False
         self._waves: deque[_Wave] = deque()
         #: When something was answered for the last time while somebody waited.
         self._moved = 0.0
@@ -107,12 +117,32 @@ class Window:
             self._pause()
         return True
 
+    def run(self, thing: object, size: int, timeout: float) -> asyncio.Future[Any]:
+        """Have a thing begun at its turn, at once where a place is free, with no coroutine that waits for that.
+
+        :param thing: not None. Whoever begins it gives its place back with :meth:`leave`, once it has ended.
+        :param timeout: see :meth:`turn`.
+        :returns: what is told how it ended by who begins it, or given TooManyRequests. One that is cancelled while it
+            waits is never begun.
+        """
+        ended: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        if self.take(size):
+            assert self._begin is not None
+            self._begin(thing, ended, size, timeout)
+        else:
+            self._wait(ended, size, timeout, thing)
+        return ended
+
     def turn(self, size: int, timeout: float) -> asyncio.Future[None]:
         """A place to wait for; whoever came before gets one before. :meth:`give_up` is for who is cancelled meanwhile.
 
         It raises TooManyRequests when the window stands still.
         """
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._wait(place, size, timeout, None)
+        return place
+
+    def _wait(self, place: asyncio.Future[Any], size: int, timeout: float, thing: object) -> None:
         now = self._clock.monotonic()
         wave = self._waves[-1] if self._waves else None
         if wave is None or now - wave.since > _SAME or wave.timeout != timeout:
@@ -121,6 +151,7 @@ class Window:
         wave.count += 1
         self._waiting.append(place)
         self._sizes.append(size)
+        self._things.append(thing)
         if self._fits(self._sizes[0]):  # others of those that wait were cancelled
             self._admit()
         if timeout < self._shortest:
@@ -130,7 +161,6 @@ class Window:
                 self._timer = None
         if self._timer is None:
             self._look_in(self._shortest / _LOOKS)
-        return place
 
     def give_up(self, place: asyncio.Future[None], size: int) -> None:
         """Whoever waited was cancelled: a place that it got meanwhile is given back."""
@@ -150,16 +180,29 @@ class Window:
             self._admit()
 
     def _admit(self) -> None:
+        if self._giving:
+            return
+        self._giving = True
         waiting, sizes = self._waiting, self._sizes
-        while waiting and (waiting[0].done() or (self._portion < _A_TURN and self._fits(sizes[0]))):
-            place, size, _ = self._next()
-            if not place.done():  # it was cancelled
+        try:
+            while waiting and (waiting[0].done() or (self._portion < _A_TURN and self._fits(sizes[0]))):
+                place, size, thing, wave = self._next()
+                if place.done():  # it was cancelled
+                    continue
                 self._given += 1
                 self._given_kib += size
                 self._portion += 1
-                self._woken += 1
-                place.set_result(None)
-                self._pause()
+                if thing is None:
+                    self._woken += 1
+                    place.set_result(None)
+                    self._pause()
+                else:
+                    if self._portion >= _A_TURN:
+                        self._pause()
+                    assert self._begin is not None
+                    self._begin(thing, place, size, wave.timeout)
+        finally:
+            self._giving = False
 
     def _pause(self) -> None:
         """Give nothing to who comes now, until those have begun that have a place."""
@@ -171,19 +214,19 @@ class Window:
         """A turn of the loop later."""
         self._portion = 0
         self._admit()
-        if self._woken == woken:
+        if self._woken == woken and self._portion < _A_TURN:
             self._pauses = False
         else:  # those begin in the turn that comes, before this is called
             asyncio.get_running_loop().call_soon(self._go_on, self._woken)
 
-    def _next(self) -> tuple[asyncio.Future[None], int, _Wave]:
+    def _next(self) -> tuple[asyncio.Future[Any], int, Any, _Wave]:
         """Take out the first of those that wait."""
         waves = self._waves
         wave = waves[0]
         wave.count -= 1
         if not wave.count:
             waves.popleft()
-        return self._waiting.popleft(), self._sizes.popleft(), wave
+        return self._waiting.popleft(), self._sizes.popleft(), self._things.popleft(), wave
 
     # -- a window that stands still -----------------------------------------------------------------------------------
 
@@ -217,7 +260,7 @@ class Window:
         self._shortest = inf
         waves: deque[_Wave] = deque()
         for _ in range(len(self._waiting)):
-            place, size, wave = self._next()
+            place, size, thing, wave = self._next()
             if place.done():
                 continue
             if now - max(wave.since, self._moved) >= wave.timeout:
@@ -225,6 +268,7 @@ class Window:
                 continue
             self._waiting.append(place)
             self._sizes.append(size)
+            self._things.append(thing)
             if not waves or waves[-1].since != wave.since or waves[-1].timeout != wave.timeout:
                 waves.append(_Wave(wave.since, wave.timeout))
             waves[-1].count += 1

@@ -228,3 +228,81 @@ async def test_nobody_overtakes_one_that_has_a_place_and_does_not_know_yet() -> 
     assert turns.inside == ["a", "b", "c", "d"]
     await turns.go("c", "d")
     assert turns.window.take(1), "none of them is to begin"
+
+
+class Run:
+    """Things that a window begins, each of which ends when it is told to."""
+
+    def __init__(self, most: int, fails: str = "") -> None:
+        self.window = Window(most, 10_000, one_world().clock, "the producer g", self._begin)
+        self.begun: list[str] = []
+        self._fails = fails
+        self._ended: dict[str, asyncio.Future[str]] = {}
+
+    def run(self, *names: str) -> list[asyncio.Future[str]]:
+        return [self.window.run(name, 1, 3.0) for name in names]
+
+    def _begin(self, name: str, ended: asyncio.Future[str], size: int, timeout: float) -> None:
+        self.begun.append(name)
+        self._ended[name] = ended
+        if name.startswith(self._fails or "\0"):
+            self.end(name)
+
+    def end(self, *names: str) -> None:
+        for name in names:
+            self.window.leave(1, answered=True)
+            if not self._ended[name].done():
+                self._ended[name].set_result(name.upper())
+
+
+@in_virtual_time
+async def test_what_has_its_turn_is_begun_where_a_place_is_given() -> None:
+    run = Run(2)
+    ended = run.run("a", "b", "c", "d")
+    assert run.begun == ["a", "b"]
+    run.end("b")
+    assert run.begun == ["a", "b", "c"]
+    ended[3].cancel()
+    run.end("a", "c")
+    assert run.begun == ["a", "b", "c"]  # whoever is cancelled while he waits begins nothing
+    assert [one.result() for one in ended[:3]] == ["A", "B", "C"]
+    assert run.window.used == 0
+
+
+@in_virtual_time
+async def test_what_ends_where_it_begins_makes_no_towers() -> None:
+    """Each gives its place to the next one: 100,000 calls in each other would be too many for any interpreter."""
+    run = Run(1, fails="bad")
+    ended = run.run("good", *(f"bad {number}" for number in range(5_000)), "last")
+    run.end("good")
+    await asyncio.gather(*ended[:-1])
+    assert len(run.begun) == 5_002
+    run.end("last")
+    assert run.window.used == 0
+
+
+@in_virtual_time
+async def test_things_are_begun_in_portions_between_which_the_loop_turns() -> None:
+    run = Run(2_000)
+    run.run(*map(str, range(3_000)))
+    counts = []
+    while len(run.begun) < 2_000:
+        counts.append(len(run.begun))
+        await asyncio.sleep(0)
+    assert counts == list(range(256, 2_000, 256))
+    # A thing that comes behind those that wait does not overtake them, and a place that comes back is theirs.
+    run.run("late")
+    run.end(*map(str, range(100)))
+    await asyncio.sleep(0.01)
+    assert run.begun == [str(number) for number in range(2_100)]
+
+
+@in_virtual_time
+async def test_nothing_is_begun_that_waited_for_a_window_that_stands_still() -> None:
+    run = Run(1)
+    ended = run.run("a", "b")
+    with pytest.raises(TooManyRequests, match="none was answered in 3 s"):
+        await ended[1]
+    run.end("a")
+    assert run.begun == ["a"]
+    assert run.window.used == 0
