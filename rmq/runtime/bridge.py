@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from concurrent.futures import Future, wait
 from functools import partial
 from typing import Any, Generic, TypeVar, cast
@@ -164,6 +164,17 @@ class Bridge(ABC):
         if self._callbacks is None:
             self._callbacks = Callbacks(self._pool)
         return self._callbacks
+
+    async def elsewhere(self, function: Callable[[], Awaitable[T]]) -> T:
+        """Await what a coroutine function of an application gives, where it may block without standing in the way of
+        other clients. On the loop only.
+        """
+        return await function()
+
+    @property
+    def elsewhere_inside(self) -> bool:
+        """This thread is the one on which such functions run."""
+        return False
 
     def spawn(self, coro: Coroutine[Any, Any, Any], finish: Callable[[Any], object]) -> None:
         """Run a coroutine as a task; ``finish`` is told its result or its error. On the loop only."""

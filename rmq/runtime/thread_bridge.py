@@ -16,18 +16,22 @@ import contextlib
 import os
 import sys
 import threading
+from collections.abc import Awaitable, Callable
 from concurrent.futures import InvalidStateError
-from typing import Any
+from typing import Any, TypeVar
 
 from rmq.protocol.errors import ClientError, RequestTimeout
 from rmq.runtime.aside import finish_records, logger, records_aside
 from rmq.runtime.bridge import Bridge, Waiter
+from rmq.runtime.coroutines import CoroutineThread
 from rmq.runtime.loop import loop_factory
 from rmq.runtime.pool import ThreadPool
 
 __all__ = ["ThreadBridge", "bridge"]
 
 log = logger(__name__)
+
+T = TypeVar("T")
 
 #: What the end of a process waits for a coroutine that does not let the loop go.
 _END_SECONDS = 1.0
@@ -48,6 +52,7 @@ class ThreadBridge(Bridge):
     def __init__(self) -> None:
         _refuse_green_threads()
         super().__init__(loop_factory()(), ThreadPool)
+        self._coroutines: CoroutineThread | None = None
         self._finished: list[Waiter[Any]] = []
         self._waiting: set[Waiter[Any]] = set()
         started = threading.Event()
@@ -127,6 +132,16 @@ class ThreadBridge(Bridge):
             f"no answer in {seconds:g} s: the SDK's loop stands still{where}: a coroutine of yours that blocks?"
         )
 
+    async def elsewhere(self, function: Callable[[], Awaitable[T]]) -> T:
+        """On a thread for them, which is made with the first."""
+        if self._coroutines is None:
+            self._coroutines = CoroutineThread()
+        return await self._coroutines.run(function)
+
+    @property
+    def elsewhere_inside(self) -> bool:
+        return self._coroutines is not None and self._coroutines.inside()
+
     def release(self, waiter: Waiter[Any]) -> None:
         """Let a thread go on; together with all others of this tick. On the loop only."""
         if waiter.done:
@@ -155,6 +170,8 @@ class ThreadBridge(Bridge):
             with contextlib.suppress(TimeoutError, RuntimeError, Exception):
                 asyncio.run_coroutine_threadsafe(self._stop_all(), self._loop).result(limit)
         self._stopped = "the process ends: its clients are stopped"
+        if self._coroutines is not None:
+            self._coroutines.stop(_END_SECONDS)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(_END_SECONDS)
         finish_records(_END_SECONDS)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, Unpack, overload
 
+from rmq.client.blocking.elsewhere import elsewhere, options_elsewhere
 from rmq.client.blocking.life import twin
 from rmq.client.blocking.mirror import LitePullConsumerMirror, PullConsumerMirror, PushConsumerMirror
 from rmq.client.checks import check_text, seconds
-from rmq.client.consumer.listeners import Batch, One
+from rmq.client.consumer.listeners import Batch, BatchListener, One, OneListener
 from rmq.client.consumer.lite import LitePullConsumer as AioLitePullConsumer
 from rmq.client.consumer.polling import Loop
 from rmq.client.consumer.pull import PullConsumer as AioPullConsumer
@@ -63,7 +64,7 @@ class PushConsumer(PushConsumerMirror):
     _receives = True
 
     def __init__(self, group: str, *, world: World | None = None, **options: Unpack[PushConsumerOptions]) -> None:
-        super().__init__(AioPushConsumer(group, world=world, **options))
+        super().__init__(AioPushConsumer(group, world=world, **options_elsewhere(options, self._bridge_now)))
         self.group: str = self._client.group
 
     @overload
@@ -83,13 +84,18 @@ class PushConsumer(PushConsumerMirror):
         topic, expression = check_text(topic), plain(expression, "expression")
 
         def register(function: Any) -> Any:
-            return self._on_loop(lambda client: client.on(topic, expression, sql=sql, batch=batch)(function))
+            listener = elsewhere(function, self._bridge_now)
+            self._on_loop(lambda client: client.on(topic, expression, sql=sql, batch=batch)(listener))
+            return function
 
         return register
 
+    def register_message_listener(self, listener: OneListener | BatchListener, *, batch: bool = False) -> None:
+        super().register_message_listener(elsewhere(listener, self._bridge_now), batch=batch)
+
     def shutdown(self, timeout: Duration | None = None) -> None:
         limit = None if timeout is None else seconds(timeout)
-        if self._alive()._inside():
+        if self._inside():
             self._stop_behind(lambda started: started.shutdown(limit))
         else:
             self._stop(lambda started: started.shutdown(limit))
@@ -123,7 +129,7 @@ class PullConsumer(PullConsumerMirror):
     """
 
     def __init__(self, group: str, *, world: World | None = None, **options: Unpack[PullConsumerOptions]) -> None:
-        super().__init__(AioPullConsumer(group, world=world, **options))
+        super().__init__(AioPullConsumer(group, world=world, **options_elsewhere(options, self._bridge_now)))
         self.group: str = self._client.group
 
 
@@ -149,7 +155,7 @@ class LitePullConsumer(LitePullConsumerMirror):
     _receives = True
 
     def __init__(self, group: str, *, world: World | None = None, **options: Unpack[LitePullConsumerOptions]) -> None:
-        super().__init__(AioLitePullConsumer(group, world=world, **options))
+        super().__init__(AioLitePullConsumer(group, world=world, **options_elsewhere(options, self._bridge_now)))
         self.group: str = self._client.group
 
     def __iter__(self) -> Iterator[MessageExt]:
@@ -191,7 +197,9 @@ class ScheduledPullConsumer(PullConsumer):
     def __init__(
         self, group: str, *, world: World | None = None, **options: Unpack[ScheduledPullConsumerOptions]
     ) -> None:
-        PullConsumerMirror.__init__(self, AioScheduledPullConsumer(group, world=world, **options))
+        PullConsumerMirror.__init__(
+            self, AioScheduledPullConsumer(group, world=world, **options_elsewhere(options, self._bridge_now))
+        )
         self.group: str = self._client.group
 
     def on(self, topic: str) -> Callable[[P], P]:
@@ -199,12 +207,13 @@ class ScheduledPullConsumer(PullConsumer):
 
         def register(function: P) -> P:
             self._alive()
-            return self._client.on(topic)(function)
+            self._client.on(topic)(elsewhere(function, self._bridge_now))
+            return function
 
         return register
 
     def shutdown(self) -> None:
-        if self._client._inside():
+        if self._inside():
             self._stop_behind(lambda client: client.shutdown())
         else:
             super().shutdown()

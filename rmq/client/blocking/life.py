@@ -68,6 +68,12 @@ class Blocking(Generic[A]):
         """The way to the loop of this process, in the world of this client."""
         return self._client._world.bridge()
 
+    def _inside(self) -> bool:
+        """Whether a function of the application that the client would wait for calls this."""
+        client = self._alive()
+        inside: Callable[[], bool] | None = getattr(client, "_inside", None)
+        return self._bridge_now().elsewhere_inside or (inside is not None and inside())
+
     def _adopt(self, made: Bridge) -> None:
         with made.renewing:
             if self._bridge is made:

@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar, Unpack
 
 from rmq.client.attempts import Call, Done, Send, Step
 from rmq.client.blocking.crossing import plain_message
+from rmq.client.blocking.elsewhere import elsewhere
 from rmq.client.blocking.life import twin
 from rmq.client.blocking.mirror import ProducerMirror
 from rmq.client.message import Message, MessageExt, MessageQueue
@@ -333,7 +334,9 @@ class TransactionProducer(Producer):
         world: World | None = None,
         **options: Unpack[TransactionProducerOptions],
     ) -> None:
-        ProducerMirror.__init__(self, AioTransactionProducer(group, check, world=world, **options))
+        ProducerMirror.__init__(
+            self, AioTransactionProducer(group, elsewhere(check, self._bridge_now), world=world, **options)
+        )
         self.group: str = self._client.group
         self._under_way = set()
 

@@ -121,4 +121,4 @@ class OwnOffsetStore(Table):
         return await future
 
     def _name(self, what: str) -> str:
-        return f"{what} of the offset store {type(self._storage).__name__}"
+        return f"{what} of the offset store {type(inspect.unwrap(self._storage)).__name__}"  # type: ignore[arg-type]

@@ -239,26 +239,6 @@ def test_pull_and_admin(cluster: BlockingCluster) -> None:
         assert int(admin.broker_runtime_stats(cluster.broker_addr)["msgPutTotalTodayNow"]) >= 10
 
 
-def test_a_call_from_the_loop_thread_is_refused(cluster: BlockingCluster) -> None:
-    caught: list[BaseException] = []
-    told = threading.Event()
-    with Producer("pg", namesrv=cluster.namesrv_addr, **PATIENT) as producer:
-        consumer = PushConsumer("loop", namesrv=cluster.namesrv_addr, consume_from_where=FIRST)
-
-        @consumer.on("Loop")
-        async def handle(message: MessageExt) -> None:
-            try:
-                producer.send(Message("Loop", b"y"))
-            except ClientError as error:
-                caught.append(error)
-            told.set()
-
-        producer.send(Message("Loop", b"x"))
-        with consumer:
-            assert told.wait(PATIENCE)
-    assert "use rmq.aio" in str(caught[0])
-
-
 def python(code: str, cluster: BlockingCluster, *arguments: str) -> subprocess.Popen[str]:
     root = Path(rmq.__file__).parent.parent
     return subprocess.Popen(
