@@ -239,7 +239,19 @@ class LocalFileOffsetStore(Table):
             self._damaged(error.damage)
 
     def _parse(self, data: bytes) -> None:
-        self._offsets.update(LocalOffsetTable.decode(data).offset_table)
+        """What would have the group begin elsewhere than it has been is damage, and not no offset."""
+        held = fastjson.loads(data)
+        if not isinstance(held, dict) or not isinstance(held.get("offsetTable"), dict):
+            raise ValueError("no offsetTable: a file of something else?")
+        table = LocalOffsetTable.decode(data).offset_table
+        if len(table) != len(held["offsetTable"]):
+            raise ValueError("a queue without an offset")
+        for queue, offset in table.items():
+            if not queue.topic or not queue.broker_name or queue.queue_id < 0:
+                raise ValueError(f"{queue} is no queue")
+            if offset < -1:  # -1 is none
+                raise ValueError(f"{queue} has the offset {offset}")
+        self._offsets.update(table)
 
     def _damaged(self, text: str) -> None:
         if not self._ignore_damage:

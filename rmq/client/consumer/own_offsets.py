@@ -57,7 +57,7 @@ class OwnOffsetStore(Table):
         offset = await self._call(lambda: self._storage.read(self._group, named), "read")
         if offset is None:
             return -1
-        if isinstance(offset, bool) or not isinstance(offset, int) or offset < 0:
+        if isinstance(offset, bool) or not isinstance(offset, int) or not 0 <= offset < 1 << 63:
             raise ClientError(f"{self._name('read')} gave {shown(offset)}: it must give an offset, or None")
         self._offsets.setdefault(queue, offset)
         return offset

@@ -136,6 +136,18 @@ async def test_a_pull_consumer_keeps_its_offsets_there_too() -> None:
         assert kept.table == {("g", queue): 7}
 
 
+@in_virtual_time
+async def test_what_a_storage_says_that_is_no_offset_is_refused() -> None:
+    async with scene() as s:
+        queue = MessageQueue("T", "broker-0", 0)
+        for said in (-1, "5", 2.5, True, b"5", 1 << 63):
+            kept = Kept()
+            kept.table["g", queue] = said  # type: ignore[assignment]
+            async with s.puller(offset_store=kept) as puller:
+                with pytest.raises(ClientError, match=r"^read of the offset store Kept gave .*: it must give an offset"):
+                    await puller.fetch_consume_offset(queue)
+
+
 @pytest.mark.parametrize("given", [5, "offsets.db", object()])
 def test_what_is_no_storage_is_refused(given: Any) -> None:
     with pytest.raises(ClientError, match=r"offset_store is .*: give an object with read and write"):

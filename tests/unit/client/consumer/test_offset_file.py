@@ -95,6 +95,40 @@ async def test_two_damaged_files_refuse_to_start_and_name_them(tmp_path: Path) -
     assert ignoring.table() == {}
 
 
+QUEUE = '{"brokerName":"b1","queueId":0,"topic":"T1"}'
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("{}", "no offsetTable"), ('{"name":"x"}', "no offsetTable"), ('{"offsetTable":null}', "no offsetTable"),
+        ("[]", "no offsetTable"), ("null", "no offsetTable"), (f'{{"offsetTable":{{{QUEUE}:null}}}}', "without an offset"),
+        (f'{{"offsetTable":{{{QUEUE}:-5}}}}', "has the offset -5"),
+        ('{"offsetTable":{{"brokerName":"b1","queueId":0}:5}}', "is no queue"),
+        ('{"offsetTable":{{"brokerName":"b1","queueId":-1,"topic":"T1"}:5}}', "is no queue"),
+        ('{"offsetTable":{"T1@g":{0:5}}}', "no message queue"),
+    ],
+)  # fmt: skip
+async def test_what_would_begin_elsewhere_is_damage_and_not_no_offset(tmp_path: Path, text: str, what: str) -> None:
+    made = store(tmp_path)
+    os.makedirs(os.path.dirname(made.path))
+    damage(made.path, text)
+    with pytest.raises(ClientError, match=what) as refused:
+        await made.load()
+    assert "\n" not in str(refused.value)
+    assert made.table() == {}
+
+
+async def test_a_table_of_no_queues_and_minus_one_are_no_offsets(tmp_path: Path) -> None:
+    """Java's client writes the first before it has read anything."""
+    made = store(tmp_path)
+    os.makedirs(os.path.dirname(made.path))
+    for text in ('{"offsetTable":{}}', f'{{"offsetTable":{{{QUEUE}:-1}}}}'):
+        damage(made.path, text)
+        await made.load()
+        assert await made.read(Q0) == -1
+
+
 async def test_no_file_is_no_damage(tmp_path: Path) -> None:
     made = store(tmp_path)
     await made.load()
