@@ -44,8 +44,8 @@ def look(files: Files, root: str, *, in_group: bool) -> None:
         what = f"{folder} has the log of Java's DLedger, another format that is not read here"
         if in_group:
             raise StoreError(
-                f"{what}: its messages would not be there; set another storePathRootDir and have that group of Java's "
-                "consumed to its end, or move this folder away if nobody wants its messages"
+                f"{what}: its messages would not be there; make a plain store of it with mqadmin store import-dledger "
+                "and begin with that, or move this folder away if nobody wants its messages"
             )
         log.warning("%s: its messages are not there", what)
     if of_group and not in_group:

@@ -136,7 +136,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
             "Write how the brokers of a cluster are configured to a JSON file.",
         ),
         "exportMetrics": ("exports:export_metrics", "Write the figures of a cluster to a JSON file."),
-        "store": ("store:store", "Check, show and mend the store of a broker that is stopped: verify, dump, rebuild."),
+        "store": ("store:store", "Check, show, mend or import the store of a broker that is stopped."),
     },
     "Name servers": {
         "updateKvConfig": ("name_servers:update_kv_config", "Set a key-value entry on every name server."),

@@ -11,14 +11,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import dataclasses
 import functools
-import logging
-import os
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Any
 
@@ -27,18 +24,18 @@ import orjson
 
 from rmq.auth.credentials import Signer
 from rmq.broker.schedule.timing import may_have
-from rmq.broker.settings import BrokerSettings
-from rmq.broker.store.refusal import remedy
 from rmq.broker.store.settings import StoreSettings
 from rmq.broker.store.stopped import cutting
 from rmq.broker.store.stopped import dump as dumps
 from rmq.broker.store.stopped.findings import Finding
 from rmq.broker.store.stopped.rebuild import rebuild
 from rmq.broker.store.stopped.shared_end import shared_end
-from rmq.broker.store.stopped.stopped_store import StoppedStore, fitted
+from rmq.broker.store.stopped.stopped_store import StoppedStore
 from rmq.broker.store.stopped.verify import Verified, verify
-from rmq.cli.command import CONTEXT, FAILED, Commands, Refused, agrees
+from rmq.cli.command import FAILED, Refused, agrees
+from rmq.cli.mqadmin import store_import
 from rmq.cli.mqadmin.output import print_json
+from rmq.cli.mqadmin.store_command import store, store_command
 from rmq.cli.mqadmin.text import address, plain, stamp
 from rmq.cli.progress import Bar
 from rmq.client.account import access_of
@@ -46,7 +43,7 @@ from rmq.client.settings import AdminSettings
 from rmq.protocol.bodies.kv import KVTable
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
-from rmq.protocol.errors import ProtocolError, ResponseError, RMQError, StoreError
+from rmq.protocol.errors import ProtocolError, ResponseError, StoreError
 from rmq.protocol.headers.message import ViewMessageRequest
 from rmq.protocol.message import MessageRecord
 from rmq.protocol.names import TIMER_TOPIC
@@ -55,80 +52,12 @@ from rmq.runtime.world import World
 
 __all__ = ["store"]
 
-Work = Callable[..., Coroutine[Any, Any, int]]
-
-
-@click.group(cls=Commands, context_settings=CONTEXT, invoke_without_command=True)
-@click.pass_context
-def store(ctx: click.Context) -> None:
-    """Check, show and mend the store of a broker that is stopped."""
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
-
-
-def _command(name: str, *options: Callable[[Any], Any]) -> Callable[[Work], click.Command]:
-    """Make a command of a coroutine function that takes the world, the store's settings and the options."""
-
-    def make(work: Work) -> click.Command:
-        @functools.wraps(work)
-        def run(root: str | None, config: str | None, given: tuple[str, ...], **kwargs: Any) -> int:
-            # What readers say while they read is in the findings; nobody has asked for it on standard error.
-            logging.getLogger("rmq").addHandler(logging.NullHandler())
-            try:
-                return asyncio.run(_run(work, root, config, given, kwargs))
-            except RMQError as error:
-                raise Refused(str(error)) from None
-            except OSError as error:
-                where = f"{error.filename}: " if error.filename else ""
-                raise Refused(f"{where}{error.strerror or error}{remedy(error)}") from None
-
-        decorated: Any = run
-        for option in (
-            click.option("--json", "json", is_flag=True, help="Print JSON."),
-            click.option(
-                "-o", "given", multiple=True, metavar="KEY=VALUE", help="A broker setting, as mappedFileSizeCommitLog."
-            ),
-            click.option("-c", "--configFile", "config", metavar="FILE", help="The broker's settings."),
-            click.option(
-                "-s", "--storePath", "root", metavar="DIR", help="storePathRootDir. Default: as the broker's."
-            ),
-            *reversed(options),
-        ):
-            decorated = option(decorated)
-        return store.command(name, context_settings=CONTEXT)(decorated)
-
-    return make
-
-
-async def _run(
-    work: Work, root: str | None, config: str | None, given: tuple[str, ...], options: dict[str, Any]
-) -> int:
-    world = World.real()
-    return await work(world, _settings(world, root, config, given), **options)
-
-
-def _settings(world: World, root: str | None, config: str | None, given: tuple[str, ...]) -> StoreSettings:
-    """What the broker would use; file sizes that nobody sets are those that the files have."""
-    overrides = {"storePathRootDir": os.path.abspath(root)} if root else {}
-    for text in given:
-        key, equals, value = text.partition("=")
-        if not equals:
-            raise click.UsageError(f"-o {text}: KEY=VALUE is expected", click.get_current_context())
-        overrides[key.strip()] = value.strip()
-    settings = BrokerSettings.from_sources(file=config, env=os.environ, overrides=overrides)
-    settings.complete_paths()
-    sizes = [
-        key
-        for key in ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue", "mappedFileSizeConsumeQueueExt")
-        if settings.origin(key) != "default"
-    ]
-    return fitted(world.files, settings.store_settings(), sizes)
-
+store.add_command(store_import.import_store)
 
 # -- verify ------------------------------------------------------------------------------------------------------------
 
 
-@_command("verify")
+@store_command("verify")
 async def verify_store(world: World, settings: StoreSettings, json: bool) -> int:
     """Look for damage. Exit code 0: none, 1: some, 2: the store cannot be looked at. Changes nothing."""
     async with StoppedStore(world, settings) as opened:
@@ -198,7 +127,7 @@ def _line(word: str, finding: Finding) -> str:
 # -- dump --------------------------------------------------------------------------------------------------------------
 
 
-@_command(
+@store_command(
     "dump",
     click.argument("what", type=click.Choice(["records", "queue", "index"])),
     click.option("-t", "--topic", "topic", metavar="NAME", help="Only this topic; needed for queue, and with -k."),
@@ -345,7 +274,7 @@ def _index_json(entry: dumps.IndexEntry) -> bytes:
 # -- rebuild -----------------------------------------------------------------------------------------------------------
 
 
-@_command("rebuild")
+@store_command("rebuild")
 async def rebuild_store(world: World, settings: StoreSettings, json: bool) -> int:
     """Make consume queues, index and checkpoint anew from the commit log, which stays as it is.
 
@@ -399,7 +328,7 @@ async def rebuild_store(world: World, settings: StoreSettings, json: bool) -> in
 _ASK_SECONDS = 10.0
 
 
-@_command(
+@store_command(
     "truncate",
     click.option("--to-master", "master", metavar="ADDR", help="Cut what this broker, host:port, does not have."),
     click.option("--all", "everything", is_flag=True, help="Empty the store: as a slave it begins anew."),

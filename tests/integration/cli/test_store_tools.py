@@ -12,6 +12,7 @@ import pytest
 from rmq.cli.command import invoke
 from rmq.cli.mqadmin.commands import root as mqadmin
 from tests.support.daemons import Ended, environment, run
+from tests.support.dledger_files import DLedgerFiles, message
 from tests.support.golden_store import INDEX_OPTIONS, MANIFEST, state_of, unpack
 from tests.support.kills.killer import BrokerProcess
 from tests.support.kills.load import Load
@@ -137,3 +138,26 @@ def test_names_and_times_that_are_none_are_shown(golden: Path, capsys: pytest.Ca
         file.write((1 << 62).to_bytes(8, "big"))  # no checksum covers a store time
     _, line = lines_of(golden, "dump", "records", "-l", "1", capsys=capsys)
     assert str(1 << 62) in line
+
+
+def test_an_import_says_what_it_would_do_and_does_it_when_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    member = DLedgerFiles(tmp_path / "n0")
+    member.add(*(message(queue_offset=number) for number in range(40)))
+    member.committed(29)
+    member.topics(["T"])
+    words = ("import-dledger", str(member.root), *INDEX_OPTIONS)
+    lines = lines_of(tmp_path / "new", *words, "--dry-run", capsys=capsys)
+    assert lines[0] == f"{member.root}: entries 0 to 39, term 1; committed: 29; 4096 bytes a file"
+    assert lines[1].startswith("taken: entries 0 to 29 (30) of ")
+    assert lines[2].startswith("left out: the 10 entries behind that")
+    assert lines_of(tmp_path / "new", *words, capsys=capsys, code=2)[1:3] == lines[1:3], "nobody has said yes"
+    assert not (tmp_path / "new").exists()
+    done = json.loads("\n".join(lines_of(tmp_path / "new", *words, "--yes", "--json", capsys=capsys)))
+    assert (done["messages"], done["leftOut"], done["mappedFileSizeCommitLog"]) == (30, 10, 4096)
+    assert lines_of(tmp_path / "new", "verify", *INDEX_OPTIONS, capsys=capsys)[-1] == "nothing is damaged"
+    member.write(member.places[7][0] + 150, b"damage")
+    lines = lines_of(tmp_path / "more", *words, "--members", "1", "--yes", capsys=capsys, code=1)
+    assert lines[-1].endswith("its message record is damaged; left out: entry 7")
+    assert lines_of(tmp_path / "third", *words, str(member.root), "--yes", capsys=capsys, code=2) == []

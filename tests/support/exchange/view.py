@@ -129,6 +129,11 @@ class View:
     topics: dict[str, dict[str, Any]] = field(default_factory=dict)
     groups: dict[str, dict[str, Any]] = field(default_factory=dict)
 
+    def in_order(self, place: Place) -> bool:
+        """Whether the store times of a queue ascend: DLedger takes them before it has the order of messages."""
+        stored = [stamp for _, stamp in sorted(self.times[place].items())]
+        return stored == sorted(stored)
+
     def found_times(self, place: Place) -> dict[int, int]:
         """Store times of the messages found by time, for times that a message has and those before the first.
 

@@ -37,7 +37,7 @@ def _unstarted(seed: int) -> GroupCluster:
 async def test_a_member_does_not_start_beside_javas_log(path: str) -> None:
     async with _unstarted(1) as cluster:
         _left(cluster, f"/store/dledger-n0/{path}")
-        with pytest.raises(StoreError, match=r"^/store/dledger-n0 has the log of Java's .* storePathRootDir"):
+        with pytest.raises(StoreError, match=r"^/store/dledger-n0 has the log of Java's .* import-dledger"):
             await cluster.begin("n0")
         files = cluster.simulation.nodes["n0"].files
         assert files.list("/store") == ["dledger-n0"]
