@@ -144,7 +144,9 @@ async def test_what_a_storage_says_that_is_no_offset_is_refused() -> None:
             kept = Kept()
             kept.table["g", queue] = said  # type: ignore[assignment]
             async with s.puller(offset_store=kept) as puller:
-                with pytest.raises(ClientError, match=r"^read of the offset store Kept gave .*: it must give an offset"):
+                with pytest.raises(
+                    ClientError, match=r"^read of the offset store Kept gave .*: it must give an offset"
+                ):
                     await puller.fetch_consume_offset(queue)
 
 

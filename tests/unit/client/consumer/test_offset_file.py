@@ -102,7 +102,8 @@ QUEUE = '{"brokerName":"b1","queueId":0,"topic":"T1"}'
     ("text", "what"),
     [
         ("{}", "no offsetTable"), ('{"name":"x"}', "no offsetTable"), ('{"offsetTable":null}', "no offsetTable"),
-        ("[]", "no offsetTable"), ("null", "no offsetTable"), (f'{{"offsetTable":{{{QUEUE}:null}}}}', "without an offset"),
+        ("[]", "no offsetTable"), ("null", "no offsetTable"),
+        (f'{{"offsetTable":{{{QUEUE}:null}}}}', "without an offset"),
         (f'{{"offsetTable":{{{QUEUE}:-5}}}}', "has the offset -5"),
         ('{"offsetTable":{{"brokerName":"b1","queueId":0}:5}}', "is no queue"),
         ('{"offsetTable":{{"brokerName":"b1","queueId":-1,"topic":"T1"}:5}}', "is no queue"),
