@@ -16,7 +16,8 @@ import sys
 import click
 
 from rmq.broker.store.settings import StoreSettings
-from rmq.broker.store.stopped.dledger_import import Imported, Member, Plan, import_log, look
+from rmq.broker.store.stopped.dledger_import import Imported, import_log
+from rmq.broker.store.stopped.dledger_plan import Member, Plan, look
 from rmq.cli.command import FAILED, Refused, agrees
 from rmq.cli.mqadmin.output import print_json
 from rmq.cli.mqadmin.store_command import store_command

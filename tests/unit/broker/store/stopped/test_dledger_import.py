@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from rmq.broker.store.stopped.dledger_import import Imported, import_log, look
+from rmq.broker.store.stopped.dledger_import import Imported, import_log
+from rmq.broker.store.stopped.dledger_plan import look
 from rmq.broker.store.stopped.stopped_store import StoppedStore
 from rmq.broker.store.stopped.verify import verify
 from rmq.protocol.errors import StoreError
