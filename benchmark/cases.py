@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 
@@ -53,6 +54,16 @@ PULL_MESSAGES = 64_000
 
 
 def chosen(words: list[str]) -> list[Case]:
-    """The cases whose name holds any of the words (blanks ignored); all without words."""
-    wanted = [word.replace(" ", "").lower() for word in words]
-    return [case for case in CASES if not wanted or any(w in case.name.replace(" ", "").lower() for w in wanted)]
+    """The cases whose name holds any of the words (blanks ignored, numbers as a whole); all without words."""
+    wanted = [_pattern(word.replace(" ", "").lower()) for word in words]
+    return [case for case in CASES if not wanted or any(one.search(_plain(case)) for one in wanted)]
+
+
+def _plain(case: Case) -> str:
+    return case.name.replace(" ", "").lower()
+
+
+def _pattern(word: str) -> re.Pattern[str]:
+    before = r"(?<!\d)" if word[:1].isdigit() else ""
+    behind = r"(?!\d)" if word[-1:].isdigit() else ""
+    return re.compile(before + re.escape(word) + behind)

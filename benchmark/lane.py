@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmark.cases import CASES, Case
+from benchmark.cases import Case, chosen
 from benchmark.micro.messages import unique_key, user_key
 from benchmark.servers import PROPERTIES
 from rmq.protocol.signature import signed_fields
@@ -246,12 +246,9 @@ def main(words: Sequence[str] | None = None) -> int:
     options = parser.parse_args(words)
     global signing
     signing = options.acl
-    cases = [
-        case
-        for case in CASES
-        if not options.only
-        or any(word.replace(" ", "").lower() in case.name.replace(" ", "").lower() for word in options.only)
-    ]
+    cases = chosen(options.only)
+    if not cases:
+        parser.error(f"no case is named like {', '.join(options.only)}")
     logging.basicConfig(level=logging.WARNING)
     profiler = cProfile.Profile() if options.profile else None
     folder = tempfile.mkdtemp(prefix="rmq-lane-")
