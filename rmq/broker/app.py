@@ -237,7 +237,7 @@ class BrokerApp:
         figures = Figures(
             ground, tables, members, counted,
             Serving(front.pressure, front.delivery, front.timer_sends, server, self.access),
-            lambda: self.roles.master, lambda: self.roles.slave,
+            lambda: self.roles.master, lambda: self.roles.slave, lambda: self.group,
         )  # fmt: skip
         self.metrics = BrokerMetrics(figures, runtime.table)
         self.observer = Observer(world, settings, "broker", missing=self._missing, metrics=self.metrics.page)
@@ -297,8 +297,13 @@ class BrokerApp:
             return f"the store is not open: {self.store.log.gate_reason()}"
         if gate & (Gate.FSYNC_FAILED | Gate.NOT_WRITABLE | Gate.NOT_OWNED):
             return f"no message is taken until the broker is restarted: {self.store.log.gate_reason()}"
-        in_group = None if self.group is None else self.group.missing
+        in_group = None if self.group is None else self.group.missing or self._lacks(self.group)
         return self.roles.missing or in_group or self._registration.missing
+
+    def _lacks(self, group: Group) -> str | None:
+        """Who restarts one machine after the other waits until a member has what it missed."""
+        slave = self.roles.slave
+        return group.lacks(None if slave is None else slave.metadata.behind)
 
     async def _load(self) -> None:
         """Read what is on disk, in Java's order (store-and-broker.md 1.1)."""

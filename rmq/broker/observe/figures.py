@@ -13,6 +13,7 @@ from rmq.auth.control import AccessControl
 from rmq.broker.delivery.pull import Delivery
 from rmq.broker.lane.pressure import Pressure
 from rmq.broker.parts import Counted, Ground, Members, Tables
+from rmq.broker.raft.group import Group
 from rmq.broker.roles.master import MasterServices
 from rmq.broker.roles.slave import SlaveServices
 from rmq.broker.schedule.timing import TimerSends
@@ -52,6 +53,7 @@ class Figures:
 
     :param master: the services of a master; None while the broker is none.
     :param slave: those of a slave; None while the broker is none.
+    :param group: its place in a group that elects its master; None where there is none.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Figures:
         serving: Serving,
         master: Callable[[], MasterServices | None],
         slave: Callable[[], SlaveServices | None],
+        group: Callable[[], Group | None] = lambda: None,
     ) -> None:
         self.clock = ground.world.clock
         self.settings = ground.settings
@@ -78,6 +81,7 @@ class Figures:
         self.pressure, self._delivery, self.timer_sends, self._server, self.access = serving
         self.master = master
         self.slave = slave
+        self.group = group
 
     def connections(self) -> int:
         """Open connections."""

@@ -85,6 +85,7 @@ class NativeMetrics:
             )
         yield from self._store()
         yield from self._replicas()
+        yield from self._elected()
         yield from self._waiting.families()
 
     def _broker(self) -> Iterator[Family]:
@@ -137,6 +138,35 @@ class NativeMetrics:
         yield _single("rmq_sends_refused_total", "counter", "Sends refused as busy", of.pressure.refused)
         yield _single(
             "rmq_sends_failed_total", "counter", "Sends that were not stored, for any reason", of.stats.put_failures
+        )
+
+    def _elected(self) -> Iterator[Family]:
+        """Of a member of a group that elects its master."""
+        group = self._of.group()
+        if group is None or group.driver is None:
+            return
+        seen, driver = group.seen(), group.driver
+        for name, kind, meaning, value in (
+            ("rmq_group_leads", "gauge", "1 of the member that leads its group", int(seen.role == "leader")),
+            ("rmq_group_has_leader", "gauge", "0 while a member knows nobody who leads", int(seen.leader is not None)),
+            ("rmq_group_stopped", "gauge", "1 of a member that takes part in nothing", int(seen.role == "stopped")),
+            ("rmq_group_term", "gauge", "The term that a member is in", seen.term),
+            ("rmq_group_committed_offset", "gauge", "Up to where a member knows the log committed", seen.committed),
+            ("rmq_group_elections_won_total", "counter", "Elections that a member has won", driver.won),
+            ("rmq_group_failures_total", "counter", "How often a member has begun anew after failing", driver.failures),
+        ):  # fmt: skip
+            yield _single(name, kind, meaning, value)
+        yield Family(
+            "rmq_group_member_connected",
+            "gauge",
+            "Whether a member has a connection to another one",
+            [("", (("member", one.id),), int(one.connected)) for one in seen.members],
+        )
+        yield Family(
+            "rmq_group_member_behind_bytes",
+            "gauge",
+            "Bytes of the leader's log that another member has not stored; absent before it has said so",
+            [("", (("member", one.id),), one.behind) for one in seen.members if one.behind is not None],
         )
 
     def _replicas(self) -> Iterator[Family]:

@@ -51,6 +51,8 @@ class Group:
         self._changed = asyncio.Event()
         self._meeting = asyncio.Lock()
         self._master = False
+        #: It has had the leader's log once, since its start.
+        self._came_up = False
         self._trouble = Trouble(ground.world.clock, log, "following the election", "it is tried again")
 
     # -- life
@@ -230,6 +232,22 @@ class Group:
             return f"no other member takes this one: {next(iter(refused.values()))}"
         if driver.leads is None and driver.leader is None:
             return "the group has no leader"
+        return None
+
+    def lacks(self, behind: int | None) -> str | None:
+        """What it has not got yet of what it missed before its start; later on it may be behind now and then.
+
+        :param behind: bytes of the leader's log; None where that is not known, or this one leads.
+        """
+        driver = self.driver
+        if driver is not None and driver.leads is not None:
+            self._came_up = True
+        elif not self._came_up:
+            if behind is None:
+                return "it does not know yet how far the leader's log goes"
+            if behind > self.peers.members.near:
+                return f"it lacks {behind} bytes of the leader's log, and takes them"
+            self._came_up = True
         return None
 
     # -- roles
