@@ -58,11 +58,8 @@ class Answers:
     def reply(self, conn: Conn, request: Command, header: ReplyMessageRequest) -> Command:
         instance = self._instance
         message = pushed(header, request.body, instance.world.clock.now_ms())
-        waiting = instance.requests.get(message.properties.get(CORRELATION_ID, ""))
-        if waiting is None or waiting.done():
+        if not instance.answered(message.properties.get(CORRELATION_ID, ""), message):
             log.info("a reply for which nobody waits, or not any more: %r", message)
-        else:
-            waiting.set_result(message)
         return request.reply(ResponseCode.SUCCESS)
 
     @handles(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, header=ResetOffsetRequest)

@@ -92,6 +92,9 @@ class TransactionMember(Protocol):
 
 #: Client id, name servers, namespace, account: who has another one has connections of its own.
 _Key = tuple[str, str | None, str | None, Access]
+#: Which instance of a process has the consumer of a group, by process, client id, name servers and group: those on
+#: other loops are other instances.
+_claims: dict[tuple[object, ...], weakref.ref[ClientInstance]] = {}
 _instances: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[_Key, ClientInstance]] = (
     weakref.WeakKeyDictionary()
 )
@@ -311,6 +314,52 @@ class ClientInstance:
                 "use that one, or give this one another instance_name"
             )
         self.consumers[consumer.group] = consumer
+        if not _alone(self.world):
+            # Two of one id would have the same share of the queues: every message would come twice.
+            key = self._claim(consumer.group)
+            claimed = _claims.setdefault(key, weakref.ref(self))()  # one step for threads: one of them has it
+            if claimed is not None and claimed is not self and claimed._consumes(consumer.group):
+                del self.consumers[consumer.group]
+                raise ClientError(
+                    f"the consumer group {consumer.group} already has a consumer with client id {self.client_id} in "
+                    "this process, on another event loop or with another account: give this one another instance_name"
+                )
+            _claims[key] = weakref.ref(self)
+
+    def remove_consumer(self, group: str) -> None:
+        """It is no member any more, or has not become one."""
+        self.consumers.pop(group, None)
+        key = self._claim(group)
+        if (claim := _claims.get(key)) is not None and claim() is self:
+            del _claims[key]
+
+    def _claim(self, group: str) -> tuple[object, ...]:
+        return self.pid, self.client_id, self.settings.namesrv, group
+
+    def _consumes(self, group: str) -> bool:
+        return group in self.consumers and self.loop is not None and not self.loop.is_closed()
+
+    def answered(self, correlation: str, message: MessageExt) -> bool:
+        """A reply has come. :returns: whether somebody waits for it.
+
+        Brokers send it to one of the connections of the client id that asked, which may be on another loop.
+        """
+        if self._take(correlation, message):
+            return True
+        for other in instances_of(self.settings.namesrv, self.world):
+            if other is self or other.client_id != self.client_id or correlation not in other.requests:
+                continue
+            if other.loop is not None and not other.loop.is_closed():
+                other.loop.call_soon_threadsafe(other._take, correlation, message)
+                return True
+        return False
+
+    def _take(self, correlation: str, message: MessageExt) -> bool:
+        waiting = self.requests.get(correlation)
+        if waiting is None or waiting.done():
+            return False
+        waiting.set_result(message)
+        return True
 
     async def leave(self, *, producer: str | None = None, consumer: str | None = None) -> None:
         """The end of a member: tell every broker, then :meth:`release`, also when the caller is cancelled meanwhile."""
@@ -320,7 +369,7 @@ class ClientInstance:
             if not self.sought:
                 self.masters = {}
         if consumer is not None:
-            self.consumers.pop(consumer, None)
+            self.remove_consumer(consumer)
         try:
             await self.beats.goodbye(producer, consumer)
         finally:

@@ -82,7 +82,7 @@ class Membership:
         try:
             await instance.acquire()
         except BaseException:
-            del instance.consumers[group]
+            instance.remove_consumer(group)
             raise
         try:
             store = offset_store(instance, group, settings)

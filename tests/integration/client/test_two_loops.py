@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
+import warnings
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
@@ -14,6 +16,7 @@ from rmq.aio import (
     AdminClient,
     LitePullConsumer,
     Message,
+    MessageExt,
     Producer,
     PullConsumer,
     PushConsumer,
@@ -21,7 +24,9 @@ from rmq.aio import (
     TransactionProducer,
 )
 from rmq.protocol.errors import ClientError
+from rmq.runtime import patience
 from rmq.testing.cluster import BlockingCluster
+from tests.support.daemons import PATIENCE
 
 Use = Callable[[Any], Awaitable[object]]
 
@@ -98,3 +103,83 @@ def test_another_loop_than_its_own(cluster: BlockingCluster, kind: str) -> None:
 
     asyncio.run(in_time(anew()))
     gc.collect()  # what was left open warns here
+
+
+def _told(namesrv: str, group: str, got: asyncio.Queue[bytes]) -> PushConsumer:
+    made = PushConsumer(group, namesrv=namesrv, instance_name="shared", consume_from_where="CONSUME_FROM_FIRST_OFFSET")
+
+    @made.on("Twice")
+    async def handle(message: MessageExt) -> None:
+        got.put_nowait(message.body)
+
+    return made
+
+
+def test_one_id_has_one_member_of_a_group_whatever_its_loop(cluster: BlockingCluster) -> None:
+    """Two would have the same share of the queues: each message came twice."""
+    got: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def second() -> None:
+        with pytest.raises(
+            ClientError, match=r"^the consumer group once already has a consumer with client id .*@shared"
+        ):
+            await _told(cluster.namesrv_addr, "once", got).start()
+        async with _told(cluster.namesrv_addr, "another", asyncio.Queue()):
+            pass
+
+    async def first() -> None:
+        consumer = _told(cluster.namesrv_addr, "once", got)
+        async with consumer, Producer("pg", namesrv=cluster.namesrv_addr, send_msg_timeout=PATIENCE) as producer:
+            await asyncio.to_thread(asyncio.run, second())
+            for number in range(8):
+                await producer.send(Message("Twice", b"%d" % number))
+            async with patience.timeout(PATIENCE):
+                bodies = [await got.get() for _ in range(8)]
+        await asyncio.to_thread(asyncio.run, again())
+        assert len(set(bodies)) == 8
+
+    async def again() -> None:
+        """It is free when the first has left, and when its loop has ended without a word."""
+        await _told(cluster.namesrv_addr, "once", got).start()
+
+    asyncio.run(first())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        asyncio.run(again())
+        gc.collect()
+
+
+def test_a_reply_finds_who_asked_on_another_loop(cluster: BlockingCluster) -> None:
+    """A broker knows the connections of a client id, and hands a reply to one of them: both loops ask."""
+    options: dict[str, Any] = {"namesrv": cluster.namesrv_addr, "instance_name": "asking", "send_msg_timeout": PATIENCE}
+
+    async def ask(producer: Producer) -> None:
+        for _ in range(3):
+            reply = await producer.request(Message("Asked", b"how?"), timeout=PATIENCE)
+            assert reply.body == b"so"
+
+    async def second() -> None:
+        async with Producer("asks", **options) as producer:
+            await ask(producer)
+            asked.set()
+            await asyncio.to_thread(answered.wait, PATIENCE)
+
+    async def first() -> None:
+        replier = PushConsumer("replies", namesrv=cluster.namesrv_addr, consume_from_where="CONSUME_FROM_FIRST_OFFSET")
+
+        @replier.on("Asked")
+        async def handle(message: MessageExt) -> None:
+            await replier.reply(message, b"so")
+
+        async with Producer("asks", **options) as producer, replier:
+            await ask(producer)
+            other = asyncio.create_task(asyncio.to_thread(asyncio.run, second()))
+            await asyncio.to_thread(asked.wait, PATIENCE)
+            try:
+                await ask(producer)
+            finally:
+                answered.set()
+                await other
+
+    asked, answered = threading.Event(), threading.Event()
+    asyncio.run(first())
