@@ -323,7 +323,8 @@ class Lookups:
 
     def __repr__(self) -> str:
         group = getattr(self, "group", None)
-        started = getattr(self, "_instance", None) is not None
+        instance: ClientInstance | None = getattr(self, "_instance", None)
+        started = instance is not None and instance.pid == instance.world.identity.pid  # a forked child has a copy
         return f"<{type(self).__name__}{f' {group}' if group else ''}, {'started' if started else 'not started'}>"
 
     def __reduce__(self) -> NoReturn:

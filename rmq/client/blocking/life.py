@@ -20,6 +20,9 @@ __all__ = ["A", "Blocking", "C", "twin"]
 
 log = logger(__name__)
 
+#: Seconds that the end of a process leaves listeners, of the five that it leaves all clients together.
+_LISTENERS_AT_EXIT = 2.0
+
 T = TypeVar("T")
 A = TypeVar("A", bound=AioProducer | AioPushConsumer | AioPullConsumer | AioLitePullConsumer | AioAdminClient)
 C = TypeVar("C", bound=AioPushConsumer | AioPullConsumer | AioLitePullConsumer)
@@ -99,6 +102,11 @@ class Blocking(Generic[A]):
         made.close_in_children(self, self._descriptors)
 
     async def _left_open(self) -> None:
+        settings: Any = self._client._settings
+        if (most := getattr(settings, "await_termination_when_shutdown", None)) is not None:
+            # The process waits for all of this only so long: of a listener that does not return nothing is to be lost
+            # but its own message.
+            settings.await_termination_when_shutdown = min(most, _LISTENERS_AT_EXIT)
         await self._client.shutdown()
         warnings.warn(f"{self!r} was not shut down: use it with 'with', or call shutdown()", ResourceWarning, 1, self)
 

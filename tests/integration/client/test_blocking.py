@@ -24,6 +24,7 @@ from rmq import (
     ConsumeResult,
     Message,
     MessageExt,
+    MessageQueue,
     Producer,
     PullConsumer,
     PullStatus,
@@ -329,7 +330,7 @@ import asyncio, rmq, rmq.aio, sys
 consumer = {api}.PushConsumer(sys.argv[1], consume_from_where="CONSUME_FROM_FIRST_OFFSET", orderly={orderly})
 
 @consumer.on("Exit")
-{kind} handle(message):
+async def handle(message):
     raise {error}
 
 {run}
@@ -391,6 +392,45 @@ def test_a_process_that_forgets_the_shutdown_ends_and_keeps_its_offsets(cluster:
         out, error = process.communicate(timeout=2 * PATIENCE)
         assert (process.returncode, out.strip(), error.strip()) == (0, "", "")
         assert admin.consume_stats("forgetful").offset_table[sent.message_queue].consumer_offset == 1
+
+
+STUCK = """
+import rmq, threading, time
+consumer = rmq.PushConsumer(
+    "stuck", consume_from_where="CONSUME_FROM_FIRST_OFFSET", persist_consumer_offset_interval=60
+)
+other, stuck = threading.Event(), threading.Event()
+
+@consumer.on("Stuck")
+async def handle(message):
+    if message.body == b"stuck":
+        stuck.set()
+        time.sleep(1000)
+    other.set()
+
+consumer.start()
+assert other.wait(100) and stuck.wait(100)
+"""
+
+
+def test_a_listener_that_does_not_return_costs_a_forgotten_shutdown_its_own_message_alone(
+    cluster: BlockingCluster,
+) -> None:
+    with (
+        Producer("pg", namesrv=cluster.namesrv_addr, **PATIENT) as producer,
+        AdminClient(namesrv=cluster.namesrv_addr, mq_client_api_timeout=PATIENCE) as admin,
+    ):
+        queues = [MessageQueue("Stuck", "broker-0", number) for number in range(2)]
+        admin.create_and_update_topic(cluster.broker_addr, "Stuck", read_queue_nums=8, write_queue_nums=8)
+        producer.send(Message("Stuck", b"other"), queue=queues[0])
+        producer.send(Message("Stuck", b"stuck"), queue=queues[1])
+        end = producer.max_offset(queues[0])
+        process = python(STUCK, cluster)
+        _, error = process.communicate(timeout=2 * PATIENCE)
+        assert process.returncode == 0, error
+        table = admin.consume_stats("stuck").offset_table
+        assert table[queues[0]].consumer_offset == end
+        assert table[queues[1]].consumer_offset < producer.max_offset(queues[1])
 
 
 CYCLES = """
