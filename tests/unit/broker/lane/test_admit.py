@@ -240,6 +240,15 @@ def test_a_retry_that_has_used_up_its_tries_is_a_dead_letter(
     retry()
 
 
+@in_front()
+async def test_a_dead_letter_waits_for_no_time_of_its_own(scene: FrontScene) -> None:
+    scene.tables.groups.put(SubscriptionGroupConfig("G", retry_max_times=0))
+    asked = texts(("TIMER_DELAY_SEC", "60"), ("TIMER_ROLL_TIMES", "1"), ("a", "b"))
+    ticket = admitted(scene, b="%RETRY%G", j="1", i=asked)
+    assert where(ticket) == ("%DLQ%G", 0)
+    assert table(ticket) == {"a": "b", "CLUSTER": "DefaultCluster"}
+
+
 # -- batches -----------------------------------------------------------------------------------------------------------
 
 

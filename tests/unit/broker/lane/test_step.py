@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from rmq.broker.kinds import FIFO
+from rmq.broker.lane import step
 from rmq.broker.store.log.append import PartlyAppended
 from rmq.broker.store.log.gate import Gate
-from rmq.protocol import properties
+from rmq.protocol import frame, properties
 from rmq.protocol.command import FLAG_RESPONSE, Command
 from tests.support.raw_peer import pull, send
-from tests.support.scenes.front import FrontScene, in_front
+from tests.support.scenes.front import FrontScene, as_conn, in_front
 
 #: Is left to the router, which says that it does not know it.
 OTHER = 9999
@@ -199,6 +200,39 @@ async def test_a_frame_that_cannot_be_read_ends_its_connection_after_what_came_b
     scene.tick(broken, good)
     assert broken.malformed_by is not None
     assert (broken.codes(), good.codes()) == ({1: 0}, {1: 0})
+    assert await scene.stored() == [b"a", b"b"]
+
+
+@in_front()
+async def test_a_frame_that_breaks_the_decoder_ends_its_connection_alone(scene: FrontScene) -> None:
+    def decoded(data: bytes) -> Command:
+        if b"breaks" in data:
+            raise ZeroDivisionError
+        return frame.decode(data)
+
+    broken, good = scene.line(), scene.line()
+    broken.came(slow(b"a"), slow(b"breaks"), slow(b"never"))
+    good.came(slow(b"b"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(step, "decode", decoded)
+        scene.tick(broken, good)
+    assert broken.malformed_by == "a frame that cannot be decoded"
+    assert (broken.codes(), good.codes()) == ({1: 0}, {1: 0})
+    assert await scene.stored() == [b"a", b"b"]
+
+
+@in_front()
+async def test_sends_that_come_through_the_router_are_stored_and_answered(scene: FrontScene) -> None:
+    scene.router.add(scene.lane)
+    line = scene.line()
+    for number, body in enumerate((b"a", b"b"), 1):
+        command = send(body=body)
+        command.opaque = number
+        scene.router.route(as_conn(line), command)
+    bad = send("a b")
+    bad.opaque = 3
+    scene.router.route(as_conn(line), bad)
+    assert line.codes() == {1: 0, 2: 0, 3: 1}
     assert await scene.stored() == [b"a", b"b"]
 
 
