@@ -17,6 +17,8 @@ from rmq.protocol import frame
 from rmq.protocol.bodies.group import SubscriptionGroupConfig
 from rmq.protocol.bodies.topic import TopicConfig
 from rmq.protocol.command import Command
+from rmq.protocol.errors import AuthError
+from rmq.protocol.permissions import Need
 from rmq.remoting.conn import Conn
 from rmq.remoting.router import Router
 from rmq.runtime.tasks import TaskOwner
@@ -24,7 +26,7 @@ from rmq.testing.simloop import run
 from rmq.testing.simworld import Simulation
 from tests.support.scenes.store import HOST, bodies
 
-__all__ = ["FrontScene", "Line", "in_front"]
+__all__ = ["Allowing", "FrontScene", "Line", "as_conn", "in_front"]
 
 
 class Line:
@@ -32,7 +34,7 @@ class Line:
 
     def __init__(self, scene: FrontScene) -> None:
         self._scene = scene
-        self.peer = "127.0.0.1:5000"
+        self.peer, self.host = "127.0.0.1:5000", "127.0.0.1"
         self.born_host, self.born_v6 = HOST, False
         self.fast = self.closed = False
         self.read_at = scene.world.clock.monotonic()
@@ -167,6 +169,28 @@ class FrontScene:
         line.came(*commands)
         self.tick(line)
         return line.answers()
+
+
+class Allowing:
+    """What an account may do, until it may not."""
+
+    account = "tested"
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Need, ...]] = []
+        self.refuses = False
+        self.charged = 0
+
+    def demand(self, *wanted: Need) -> None:
+        self.asked.append(wanted)
+        if self.refuses:
+            raise AuthError("no longer yours")
+
+    def charge(self, size: int) -> None:
+        self.charged += size
+
+    def allows(self, need: Need) -> bool:
+        return not self.refuses
 
 
 def as_conn(line: Line) -> Conn:

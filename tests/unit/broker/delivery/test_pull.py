@@ -10,8 +10,10 @@ import pytest
 from rmq.protocol.bodies.group import SubscriptionGroupConfig
 from rmq.protocol.bodies.topic import TopicConfig
 from rmq.protocol.command import Command, SerializeType
+from rmq.protocol.errors import AuthError
+from rmq.protocol.permissions import use_group, use_topic
 from tests.support.raw_peer import pull, send
-from tests.support.scenes.front import FrontScene, Line, as_conn, in_front
+from tests.support.scenes.front import Allowing, FrontScene, Line, as_conn, in_front
 
 HOLD = 15_000
 
@@ -195,6 +197,32 @@ async def test_the_binary_form_of_a_pull_is_answered_in_its_form(scene: FrontSce
     assert command.ext is not None
     command.ext["queueId"] = "x"
     assert [answer.code for answer in scene.ask(command)] == [1]
+
+
+@in_front(enablePropertyFilter="true")
+async def test_a_pull_whose_expression_waits_for_its_turn_is_served_then_if_it_still_may_be(scene: FrontScene) -> None:
+    filled(scene, b"a", b"b")
+    grant, line = Allowing(), scene.line()
+    expressions = scene.tables.filters.expressions
+    for may in (True, False):
+        command = pull("G")
+        command.ext = (command.ext or {}) | {"subscription": f"a is null and {may}", "expressionType": "SQL92"}
+        command.grant = grant
+        grant.refuses, grant.asked = False, []
+        expressions._share.count(1 << 30)  # others have had this turn
+        assert scene.delivery.pull(as_conn(line), command) is None
+        assert (line.codes(), line.promised) == ({}, len(command.ext["subscription"] or ""))
+        grant.refuses = not may
+        await asyncio.sleep(1)
+        assert ([answer.code for answer in line.answers()], line.promised) == ([0 if may else 1], 0)
+        assert set(grant.asked) == {(use_topic("T"), use_group("G"))}
+    assert grant.charged > len(b"ab"), "what was answered, once"
+    grant.refuses = True
+    refused = pull("G")
+    refused.grant = grant
+    with pytest.raises(AuthError):
+        scene.delivery.pull(as_conn(line), refused)
+    assert line.answers() == []
 
 
 # -- parked ------------------------------------------------------------------------------------------------------------

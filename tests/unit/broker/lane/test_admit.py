@@ -126,6 +126,17 @@ async def test_a_broker_without_write_permission_refuses_topics_in_order_only(sc
     assert refusal(scene)[0] == 16
 
 
+@in_front(maxNewTopicsPerHour="2")
+async def test_who_has_topics_made_without_end_is_refused(scene: FrontScene) -> None:
+    for name in ("New1", "New2"):
+        assert where(admitted(scene, b=name, c="TBW102"))[0] == name
+    code, remark = refusal(scene, b="New3", c="TBW102")
+    assert (code, "has made 2 topics within an hour" in remark) == (2, True)
+    assert where(admitted(scene, b="New1", c="TBW102"))[0] == "New1"
+    scene.settings.max_new_topics_per_hour = 0
+    assert where(admitted(scene, b="New3", c="TBW102"))[0] == "New3"
+
+
 @in_front(rejectTransactionMessage="true")
 async def test_a_broker_may_refuse_transactions(scene: FrontScene) -> None:
     assert refusal(scene, i=texts(("TRAN_MSG", "true")))[0] == 16

@@ -13,11 +13,12 @@ from rmq.protocol import properties
 from rmq.protocol.bodies.group import SubscriptionGroupConfig
 from rmq.protocol.bodies.topic import TopicConfig
 from rmq.protocol.command import Command
-from rmq.protocol.errors import ResponseError
+from rmq.protocol.errors import AuthError, ResponseError
 from rmq.protocol.headers.send import ConsumerSendMsgBackRequest
 from rmq.protocol.message import MessageRecord, decode_record
+from rmq.protocol.permissions import use_group, use_topic
 from tests.support.raw_peer import send
-from tests.support.scenes.front import FrontScene, as_conn, in_front
+from tests.support.scenes.front import Allowing, FrontScene, as_conn, in_front
 
 NEW, OLD = 409, 120
 
@@ -44,13 +45,21 @@ class Back:
         return at
 
     async def give(
-        self, offset: int, level: int = 0, *, group: str = "G", version: int = NEW, most: int | None = None
+        self,
+        offset: int,
+        level: int = 0,
+        *,
+        group: str = "G",
+        version: int = NEW,
+        most: int | None = None,
+        grant: Allowing | None = None,
     ) -> int:
         """Give a message back; the answer's code."""
         header = ConsumerSendMsgBackRequest(
             offset=offset, group=group, delay_level=level, max_reconsume_times=most
         )  # fmt: skip
         request = Command(36, version=version)
+        request.grant = grant
         answer = await self.handler.send_back(as_conn(self.scene.line()), request, header)
         assert answer is not None
         return answer.code
@@ -162,6 +171,22 @@ async def test_what_the_broker_keeps_for_itself_is_not_given_to_a_group(scene: F
     scene.ask(send(props="TRAN_MSG\x01true"))
     await asyncio.sleep(1)  # the topic of halves is in its file
     assert (await back.refused(end))[0] == 16
+
+
+@in_front()
+async def test_who_gives_a_message_back_may_read_its_topic_though_it_waits(scene: FrontScene) -> None:
+    back, grant = Back(scene), Allowing()
+    plain = back.store()
+    waiting = scene.store.log.end
+    scene.ask(send(props="DELAY\x013"))
+    for offset in (plain, waiting):
+        grant.asked.clear()
+        assert await back.give(offset, grant=grant) == 0
+        assert grant.asked == [(use_group("G"),), (use_topic("T"),)]
+    grant.refuses, end = True, scene.store.log.end
+    with pytest.raises(AuthError):
+        await back.give(plain, grant=grant)
+    assert scene.store.log.end == end
 
 
 @in_front()

@@ -62,6 +62,18 @@ async def test_sends_of_a_tick_are_stored_in_the_order_they_came_whatever_their_
 
 
 @in_front()
+async def test_a_send_with_a_header_of_the_first_form_is_one_like_others(scene: FrontScene) -> None:
+    long = {
+        "producerGroup": "P", "topic": "T", "defaultTopic": "TBW102", "defaultTopicQueueNums": "4", "queueId": "1",
+        "sysFlag": "0", "bornTimestamp": "7", "flag": "0", "properties": "TAGS\x01Red", "reconsumeTimes": "0",
+        "unitMode": "false", "batch": "false",
+    }  # fmt: skip
+    first, second = scene.ask(Command(10, ext=dict(long), body=b"a"), to_queue(1, b"b"))
+    assert (first.code, place(first), place(second)) == (0, ("1", "0"), ("1", "1"))
+    assert await scene.stored(queue=1) == [b"a", b"b"]
+
+
+@in_front()
 async def test_a_single_send_is_answered_with_its_place(scene: FrontScene) -> None:
     for number, command in enumerate([send(), send(), slow(b"y"), send()]):
         (answer,) = scene.ask(command)
