@@ -310,6 +310,22 @@ async def test_pulls_parked_on_a_topic_that_is_deleted_are_told(scene: FrontScen
 
 
 @in_front()
+async def test_one_pull_that_fails_is_answered_and_those_of_its_tick_are_served(scene: FrontScene) -> None:
+    filled(scene, b"a")
+    real, line = scene.delivery._reader.at_once, scene.line()
+
+    def at_once(*args: Any) -> Any:
+        if args[1] == 5:
+            raise ZeroDivisionError
+        return real(*args)
+
+    scene.delivery._reader.at_once = at_once  # type: ignore[method-assign]
+    line.came(pull(offset=0), pull(offset=5), pull(offset=0))
+    scene.tick(line)
+    assert line.codes() == {1: 0, 2: 1, 3: 0}
+
+
+@in_front()
 async def test_one_parked_pull_that_fails_is_answered_and_the_others_are_served(scene: FrontScene) -> None:
     lines = [scene.line() for _ in range(3)]
     for number, line in enumerate(lines):

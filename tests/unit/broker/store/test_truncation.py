@@ -15,7 +15,7 @@ from rmq.protocol.errors import StoreError
 from rmq.runtime.world import World
 from rmq.testing.simloop import run
 from rmq.testing.simworld import Simulation
-from tests.support.scenes.store import die, found_keys, opened, put, small, snapshot
+from tests.support.scenes.store import LOG_SIZE, die, found_keys, opened, put, small, snapshot
 from tests.support.virtual import eventually
 
 COUNT = 120
@@ -202,6 +202,32 @@ def test_half_a_record_that_was_replicated_is_cut_off() -> None:
         await store.truncate(starts[9] + 20)
         await store.truncate(starts[9])
         store.append_raw(starts[9], source.log.read(starts[9], source.log.end - starts[9]) or b"")
+        await eventually(lambda: not store.dispatcher.behind)
+        assert await seen(store) == await seen(source)
+        await source.stop()
+        await store.stop()
+
+    run(main())
+
+
+def test_what_is_replicated_in_place_of_what_was_cut_is_found_by_its_keys() -> None:
+    """A master of before is a slave now: its own last messages go, and the other's come."""
+
+    async def main() -> None:
+        machine = Simulation(1).node("a")
+        source, store = await opened(world(2), small()), await opened(machine.world, small())
+        starts = send(store, range(40))
+        await store.stop()
+        store = await opened(machine.world, small())
+        send(source, range(10))
+        send(source, range(10, 60), body=7)
+        await store.truncate(starts[10])
+        store.log.gate |= Gate.SLAVE
+        at = starts[10]
+        while at < source.log.end:
+            data = source.log.read(at, min(source.log.end, at - at % LOG_SIZE + LOG_SIZE) - at) or b""
+            store.append_raw(at, data)
+            at += len(data)
         await eventually(lambda: not store.dispatcher.behind)
         assert await seen(store) == await seen(source)
         await source.stop()
