@@ -49,7 +49,7 @@ class NamesrvApp:
             [
                 self._brokers,
                 LookupService(self.routes, self.kv, settings),
-                KVService(self.kv, settings),
+                KVService(self.kv, settings, self.routes.departed),
                 ConfigService(world, settings, config or expand(settings.config_store_path)),
             ]
         )

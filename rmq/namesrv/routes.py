@@ -10,6 +10,7 @@ from collections.abc import Container, Hashable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from rmq.namesrv.departed import ENDED, SILENT, UNREGISTERED, Departed
 from rmq.protocol.bodies.cluster import ClusterInfo
 from rmq.protocol.bodies.route import BrokerData, QueueData, TopicRouteData
 from rmq.protocol.bodies.topic import MOST_TOPICS, DataVersion, TopicConfig
@@ -114,6 +115,8 @@ class RouteTable:
         #: Broker name and id -> the address that another one has taken the place of, and what was known of it.
         self._displaced: dict[tuple[str, int], tuple[str, _Live]] = {}
         self._returned: list[tuple[str, str]] = []
+        #: Those that are in no answer of this table any more.
+        self.departed = Departed()
 
     # -- brokers ---------------------------------------------------------------------------------------------
 
@@ -154,6 +157,7 @@ class RouteTable:
         first = broker is None
         if broker is None:
             broker = self._brokers[what.broker_name] = _Broker(what.broker_name, what.cluster)
+        self.departed.forget(what.broker_name)
         self._clusters.setdefault(what.cluster, {})[what.broker_name] = None
 
         for other in [i for i, addr in broker.addrs.items() if addr == what.addr and i != what.broker_id]:
@@ -209,7 +213,7 @@ class RouteTable:
         broker = self._brokers.get(broker_name)
         if broker is None or broker.addrs.get(broker_id) != addr:
             return False
-        self._vacate(broker, broker_id)
+        self._vacate(broker, broker_id, UNREGISTERED)
         return True
 
     def returned(self) -> list[tuple[str, str]]:
@@ -245,7 +249,7 @@ class RouteTable:
         idle: list[Hashable] = []
         for addr in silent:
             channel = self._live[addr].channel
-            self._drop_addr(addr)
+            self._drop_addr(addr, SILENT)
             if channel not in self._channels:
                 idle.append(channel)
         return silent, idle
@@ -260,7 +264,7 @@ class RouteTable:
                 self._forget_displaced(addr)
         gone = list(self._channels.get(channel, ()))
         for addr in gone:
-            self._drop_addr(addr)
+            self._drop_addr(addr, ENDED)
         return gone
 
     # -- permissions and topics ------------------------------------------------------------------------------
@@ -421,18 +425,19 @@ class RouteTable:
         notices.append(f"the broker at {what.addr} changed its name from {live.broker_name} to {what.broker_name}")
         self._drop_addr(what.addr)
 
-    def _drop_addr(self, addr: str) -> None:
+    def _drop_addr(self, addr: str, how: str | None = None) -> None:
+        """:param how: the broker left; None: it is another one now."""
         live = self._live[addr]
         self._forget_live(addr)
         broker = self._brokers.get(live.broker_name)
         if broker is None:
             return
         for broker_id in [i for i, a in broker.addrs.items() if a == addr]:
-            self._vacate(broker, broker_id)
+            self._vacate(broker, broker_id, how)
 
-    def _vacate(self, broker: _Broker, broker_id: int) -> None:
+    def _vacate(self, broker: _Broker, broker_id: int, how: str | None) -> None:
         """The broker with this id has gone: who had the place before has it again, or the name goes with the last."""
-        del broker.addrs[broker_id]
+        left = broker.addrs.pop(broker_id)
         addr, live = self._displaced.pop((broker.name, broker_id), ("", None))
         if live is not None:
             broker.addrs[broker_id] = addr
@@ -442,6 +447,8 @@ class RouteTable:
             self._returned.append((broker.name, addr))
         elif not broker.addrs:
             self._remove(broker)
+            if how is not None:
+                self.departed.left(broker.name, broker.cluster, left, how)
 
     def _forget_displaced(self, addr: str) -> None:
         for place in [place for place, (displaced, _) in self._displaced.items() if displaced == addr]:

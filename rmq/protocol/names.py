@@ -10,6 +10,7 @@ from rmq.protocol.errors import HeaderError
 __all__ = [
     "BROKER_GROUPS",
     "BROKER_TOPICS",
+    "DEPARTED_BROKERS",
     "DLQ_PREFIX",
     "LMQ_PREFIX",
     "LONGEST",
@@ -76,6 +77,9 @@ REPLY_TOPIC_POSTFIX = "_REPLY_TOPIC"
 AUTO_CREATE_TOPIC = "TBW102"
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 BENCHMARK_TOPIC = "BenchmarkTest"
+#: A namespace of key-value settings that our name server makes of what it remembers: brokers that are not registered
+#: any more. Java's has none.
+DEPARTED_BROKERS = "DEPARTED_BROKERS"
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_HALF_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 TRANS_CHECK_MAX_TIME_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"

@@ -14,7 +14,7 @@ from rmq.cli.command import Refused, agrees, is_quiet, tell
 from rmq.cli.declared.document import MOST_BYTES, Declared, parse_declared
 from rmq.cli.declared.plan import State, Step, exported, steps_of
 from rmq.cli.given_file import STDIN, GivenFile, GivenFileType
-from rmq.cli.mqadmin.absent import known_elsewhere, ordered_elsewhere
+from rmq.cli.mqadmin.absent import departed, known_elsewhere, ordered_elsewhere
 from rmq.cli.mqadmin.careful import Care
 from rmq.cli.mqadmin.failures import REFUSED, NotFound, Partial
 from rmq.cli.mqadmin.recorder import Recorder
@@ -169,7 +169,8 @@ async def _state(
     missing = sorted(set(info.cluster_addr_table.get(cluster, ())) - masters.keys())
     if missing:
         raise NotFound(f"{', '.join(missing)} of {cluster} has no master now: what it has cannot be looked at")
-    away = await known_elsewhere(admin, info) or await ordered_elsewhere(admin, info, ordered)
+    away = await departed(admin, on_purpose=True, cluster=cluster)
+    away = away or await known_elsewhere(admin, info) or await ordered_elsewhere(admin, info, ordered)
     if away:
         told = "; ".join(f"{name}: {why}" for name, why in away.items())
         raise NotFound(f"{told}: what is there cannot be looked at")

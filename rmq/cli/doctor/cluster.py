@@ -54,10 +54,14 @@ class Broker:
 
 @dataclass(slots=True)
 class Cluster:
-    """:param name_servers: what each knows, or why it does not say."""
+    """:param name_servers: what each knows, or why it does not say.
+
+    :param departed: brokers that have left without a word, and what is known of that.
+    """
 
     name_servers: Mapping[str, ClusterInfo | str]
     brokers: list[Broker]
+    departed: Mapping[str, str] = field(default_factory=dict)
 
 
 def of_cluster(cluster: Cluster) -> Iterator[Finding]:
@@ -67,6 +71,10 @@ def of_cluster(cluster: Cluster) -> Iterator[Finding]:
         yield judged(
             True, "cluster", "no broker is registered", "start one, with namesrvAddr set to these name servers"
         )
+    for name, why in cluster.departed.items():
+        what = f"it is not registered any more: {why}"
+        do = "start it again: nobody gets what it has, and no list and no sum of this cluster has it"
+        yield judged(True, name, what, do)
     for broker in cluster.brokers:
         yield from _broker(broker)
     yield from _sets(cluster.brokers)
@@ -93,6 +101,11 @@ def _name_servers(cluster: Cluster) -> Iterator[Finding]:
 def _broker(broker: Broker) -> Iterator[Finding]:
     if broker.figures is None:
         host = broker.address.rpartition(":")[0]
+        if "no answer in" in broker.error and "connect to" not in broker.error:
+            what = f"it takes connections and does not answer ({broker.error}); producers and consumers wait for it"
+            do = "its process stands still, or waits for a disk: look at its machine"
+            yield judged(True, broker.where, what, do)
+            return
         what = f"name servers send clients to {broker.address}, and it does not answer: {broker.error}"
         local = "127." in host[:4] or host == "localhost"
         why = "that address is this machine's own for everybody" if local else "clients may not reach it either"

@@ -9,10 +9,12 @@ import click
 
 from rmq.cli.doctor.cluster import Broker, Cluster, of_cluster
 from rmq.cli.doctor.group import Group, of_group
+from rmq.cli.mqadmin.absent import departed
 from rmq.cli.mqadmin.failures import REFUSED, NotFound, Partial
 from rmq.cli.mqadmin.members import differences
 from rmq.cli.mqadmin.progress import members_of, progress_of
 from rmq.cli.mqadmin.session import AdminClient, Output, admin_command
+from rmq.client.admin.asking import address_of
 from rmq.protocol.bodies.cluster import ClusterInfo
 from rmq.protocol.bodies.running import ConsumerRunningInfo
 from rmq.protocol.errors import RMQError
@@ -69,13 +71,14 @@ async def _cluster(admin: AdminClient) -> Cluster:
         one.error = str(figures.failed.get(one.address, ""))
         one.settings = settings.found.get(one.address, {})
         one.replicas = replicas.found.get(one.address)
-    return Cluster(name_servers, brokers)
+    return Cluster(name_servers, brokers, await departed(admin, on_purpose=False))
 
 
 async def group_of(admin: AdminClient, name: str, out: Output) -> Group:
     """What is known of a group. :param out: gets who does not answer. :raises NotFound: nobody knows it."""
     progress = await progress_of(admin, name)
     out.lacks(progress.connection, progress.stats)
+    out.missing.update(await departed(admin, on_purpose=False))
     unused = progress.connection is None and not progress.stats.offset_table
     if unused and not await _is_configured(admin, name, out):
         if out.missing:
@@ -97,6 +100,7 @@ async def group_of(admin: AdminClient, name: str, out: Output) -> Group:
     for topic in sorted({queue.topic for queue in progress.stats.offset_table}):
         await _topic(admin, topic, found)
     await _subscription(admin, name, found)
+    found.missing = dict(sorted(out.missing.items()))
     return found
 
 
@@ -119,10 +123,8 @@ async def _topic(admin: AdminClient, topic: str, found: Group) -> None:
         if is_retry_topic(topic):
             return
         route = await admin.topic_route(topic)
-        rates = [
-            await admin.view_broker_stats(data.broker_addrs[min(data.broker_addrs)], "TOPIC_PUT_NUMS", topic)
-            for data in route.broker_datas
-        ]
+        addresses = [address_of(data.broker_addrs) for data in route.broker_datas if data.broker_addrs]
+        rates = (await admin.view_broker_stats_of(addresses, "TOPIC_PUT_NUMS", topic)).whole().values()
     except RMQError:
         return
     found.arriving = {**found.arriving, topic: sum(one.stats_minute.tps for one in rates if one is not None)}

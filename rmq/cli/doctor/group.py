@@ -34,7 +34,7 @@ class Group:
     :param arriving: messages a second that come into its topics, by topic; those nobody knows are absent.
     :param closed: brokers where the group may not consume.
     :param dead: messages in its dead-letter topic.
-    :param now: ms.
+    :param now: ms. :param missing: brokers that do not answer, and why: what they have is in no number.
     """
 
     name: str
@@ -48,6 +48,7 @@ class Group:
     closed: list[str] = field(default_factory=list)
     dead: int = 0
     differences: list[str] = field(default_factory=list)
+    missing: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def infos(self) -> dict[str, ConsumerRunningInfo]:
@@ -66,6 +67,9 @@ class Group:
 
 def of_group(group: Group) -> Iterator[Finding]:
     """Everything that can be seen, the cause before what follows from it."""
+    if group.missing:
+        what = f"{', '.join(group.missing)} does not answer: what waits there is in no number here, and nobody gets it"
+        yield judged(True, group.name, what, "rmq doctor says what is wrong with the cluster")
     if group.closed:
         what = f"{', '.join(group.closed)} let nobody of it consume (consumeEnable=false)"
         yield judged(True, group.name, what, f"mqadmin updateSubGroup -g {group.name} -s true opens it")

@@ -14,6 +14,7 @@ from rmq.cli.doctor.group import of_group as findings_of
 from rmq.cli.explain.facts import due_of, facts_of, found, groups_of, levels_of, real_topic
 from rmq.cli.explain.story import Told, ago, clock, of_group
 from rmq.cli.finding import Finding
+from rmq.cli.mqadmin.absent import miss_absent
 from rmq.cli.mqadmin.failures import NotFound
 from rmq.cli.mqadmin.session import AdminClient, Output, admin_command
 from rmq.cli.mqadmin.text import plain
@@ -53,6 +54,7 @@ async def explain(admin: AdminClient, out: Output, what: str, topic: str | None,
 
 async def _message(admin: AdminClient, out: Output, msg_id: str, topic: str | None, only: str | None) -> int:
     message = await found(admin, msg_id, topic)
+    await miss_absent(admin, out)
     now = admin.world.clock.now_ms()
     kept = _kept(message, await levels_of(admin) if message.topic == SCHEDULE_TOPIC else [], now)
     told: list[Told] = []
@@ -172,13 +174,16 @@ async def _group(admin: AdminClient, out: Output, name: str) -> int:
 def _lines(group: Group, owners: dict[MessageQueue, str], findings: list[Finding]) -> Iterator[str]:
     members = f"{len(group.online)} member{'s' if len(group.online) != 1 else ''}" if group.online else "nobody online"
     model = ", broadcasting" if group.broadcasting else ""
-    yield f"{group.name}: {members}{model}, {group.lag()} messages wait"
+    # Brokers that do not answer have what they have: it is no less than this.
+    least = "at least " if group.missing else ""
+    yield f"{group.name}: {members}{model}, {least}{group.lag()} messages wait"
     table = {} if group.stats is None else group.stats.offset_table
     for topic in sorted({queue.topic for queue in table}):
         done = sum(
             info.status_table[topic].consume_ok_tps for info in group.infos.values() if topic in info.status_table
         )
-        yield f"{topic}: {group.lag(topic)} wait, its members finish {done:.1f} a second{_until(group, topic, done)}"
+        pace = f"its members finish {done:.1f} a second{_until(group, topic, done)}"
+        yield f"{topic}: {least}{group.lag(topic)} wait, {pace}"
         queues = [queue for queue in sorted(table) if queue.topic == topic]
         for queue in queues[:_QUEUES]:
             one = table[queue]
@@ -204,6 +209,6 @@ def _lines(group: Group, owners: dict[MessageQueue, str], findings: list[Finding
 def _until(group: Group, topic: str, done: float) -> str:
     lag = group.lag(topic)
     pace = done - group.arriving.get(topic, 0.0)
-    if not lag or pace <= 0:
+    if not lag or pace <= 0 or group.missing:
         return ""
     return f", and are at the end in {ago(int(lag / pace * 1000))}"

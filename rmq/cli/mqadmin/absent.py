@@ -1,8 +1,8 @@
 """Brokers that are missing without a trace: the name server that was asked does not know them.
 
 A broker that has stopped, or was cut off from a name server, is simply not in its answers: what it has would look as if
-it were not there. Two places may still name it: other name servers, and the queue counts of ordered topics, which are
-kept apart from brokers' registrations.
+it were not there. Three places may still name it: other name servers, what ours remembers of those that left, and the
+queue counts of ordered topics, which are kept apart from brokers' registrations.
 """
 
 from __future__ import annotations
@@ -10,23 +10,30 @@ from __future__ import annotations
 import shlex
 from collections.abc import Container
 
+import orjson
+
+from rmq.cli.mqadmin.output import Output
 from rmq.client.admin import AdminClient
 from rmq.client.admin.nameservers import ORDER_TOPIC_CONFIG
 from rmq.protocol.bodies.cluster import ClusterInfo
+from rmq.protocol.errors import ResponseError
+from rmq.protocol.names import DEPARTED_BROKERS
 
-__all__ = ["WHOLE", "known_elsewhere", "ordered_elsewhere"]
+__all__ = ["departed", "known_elsewhere", "miss_absent", "ordered_elsewhere"]
 
-#: Commands that tell of a whole cluster: a broker that they do not know of makes them wrong.
-WHOLE = frozenset({
-    "clusterList", "topicList", "topicStatus", "topicRoute", "statsAll", "consumerProgress", "brokerStatus", "haStatus",
-    "getBrokerConfig", "getConsumerConfig", "exportMetadata", "exportConfigs", "exportMetrics", "getAclConfig",
-    "clusterAclConfigVersion", "updateTopic", "updateTopicList", "updateTopicPerm", "deleteTopic", "updateSubGroup",
-    "updateSubGroupList", "deleteSubGroup", "setConsumeMode", "updateBrokerConfig", "updateAclConfig",
-    "deleteAclConfig", "updateGlobalWhiteAddr", "cleanExpiredCQ", "deleteExpiredCommitLog", "cleanUnusedTopic",
-    "resetOffsetByTime", "skipAccumulatedMessage", "cloneGroupOffset", "top", "explain",
-})  # fmt: skip
+_HOW = {
+    "silent": "the name server has heard nothing of it for two minutes",
+    "ended": "its connection to the name server ended",
+    "unregistered": "it was shut down",
+}
 #: How long other name servers have to say whom they know.
 _SECONDS = 1.0
+
+
+async def miss_absent(admin: AdminClient, out: Output) -> None:
+    """Have an answer that tells of a whole cluster name the brokers that nobody would miss."""
+    out.missing.update(await departed(admin, on_purpose=False))
+    out.missing.update(await known_elsewhere(admin))
 
 
 async def known_elsewhere(admin: AdminClient, info: ClusterInfo | None = None) -> dict[str, str]:
@@ -46,6 +53,32 @@ async def known_elsewhere(admin: AdminClient, info: ClusterInfo | None = None) -
         lack = [address for address, names in known.items() if name not in names]
         if lack:
             found[name] = f"the name server {', '.join(have)} knows it, and {', '.join(lack)} does not"
+    return found
+
+
+async def departed(admin: AdminClient, *, on_purpose: bool, cluster: str | None = None) -> dict[str, str]:
+    """Brokers that were registered and have left, by name, as our name server remembers them; Java's does not.
+
+    :param on_purpose: those that took leave, too; else those alone that fell silent or whose connection ended.
+    :param cluster: of this one alone.
+    """
+    found = {}
+    try:
+        left = await admin.kv_list(DEPARTED_BROKERS)
+    except ResponseError:
+        return {}  # it is for others to say what this account may not
+    for name, text in sorted(left.items()):
+        try:
+            one = orjson.loads(text)
+            where, how = (one["cluster"], one["addr"]), _HOW[one["how"]]
+        except (orjson.JSONDecodeError, KeyError, TypeError):
+            continue  # nobody but our name servers writes there
+        if cluster not in (None, where[0]) or (one["how"] == "unregistered" and not on_purpose):
+            continue
+        remedy = (
+            f"mqadmin deleteKvConfig -s {DEPARTED_BROKERS} -k {shlex.quote(name)} forgets it if it is gone for good"
+        )
+        found[name] = f"it was at {where[1]}, and {how} ({remedy})"
     return found
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import click
 
+from rmq.cli.mqadmin.absent import miss_absent
 from rmq.cli.mqadmin.failures import NotFound, undone
 from rmq.cli.mqadmin.output import complain
 from rmq.cli.mqadmin.session import AdminClient, Output, admin_command, broker_or_cluster, masters_of, one_of
@@ -18,6 +19,8 @@ __all__ = ["get_broker_config", "update_broker_config"]
 async def get_broker_config(admin: AdminClient, out: Output, broker: str | None, cluster: str | None) -> int:
     """The settings of a broker, or of every broker of a cluster: each master, then its slaves."""
     one_of(broker, cluster)
+    if cluster is not None:
+        await miss_absent(admin, out)
     titles = {broker: broker} if broker is not None else await _titles(admin, cluster or "")
     answers = await admin.broker_settings(list(titles))
     if not answers.found:

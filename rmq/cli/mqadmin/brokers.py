@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import click
 
+from rmq.cli.mqadmin.absent import miss_absent
 from rmq.cli.mqadmin.failures import NotFound
 from rmq.cli.mqadmin.session import AdminClient, Output, admin_command, broker_or_cluster, one_of
 from rmq.cli.mqadmin.text import cut
@@ -38,6 +39,7 @@ async def cluster_list(admin: AdminClient, out: Output, more: bool, interval: fl
 
 async def _cluster_list(admin: AdminClient, out: Output, more: bool, only: str | None) -> int:
     info = await admin.cluster_info()
+    await miss_absent(admin, out)
     if only is not None and only not in info.cluster_addr_table:
         raise NotFound(
             f"there is no cluster {only} at this name server (known: {', '.join(sorted(info.cluster_addr_table))})"

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
+from rmq.cli.mqadmin.absent import miss_absent
 from rmq.cli.mqadmin.failures import NotFound
 from rmq.cli.mqadmin.session import AdminClient, Output, admin_command, broker_or_cluster, masters_of
 from rmq.client.admin.answers import Answers, side_by_side
@@ -131,6 +132,7 @@ async def export_configs(admin: AdminClient, out: Output, cluster: str, folder: 
     """Write how the brokers of a cluster are configured to a JSON file."""
     masters = await admin.masters(cluster)
     brokers = await admin.brokers(cluster)
+    await miss_absent(admin, out)
     settings = _told(out, await admin.broker_settings(masters))
     value = {
         "clusterScale": {
@@ -151,6 +153,7 @@ async def export_metrics(admin: AdminClient, out: Output, cluster: str, folder: 
     masters = await admin.masters(cluster)
     if not masters:
         raise NotFound(f"the cluster {cluster} has no master")
+    await miss_absent(admin, out)
     reports = await side_by_side(masters, lambda name: _report(admin, masters[name]))
     totals = {"normalInTps": 0.0, "normalOutTps": 0.0, "transInTps": 0.0, "scheduleInTps": 0.0}
     day = {"normalOneDayInNum": 0, "normalOneDayOutNum": 0, "transOneDayInNum": 0, "scheduleOneDayInNum": 0}

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import click
 
 from rmq.cli.given_file import GivenFile, GivenFileType
+from rmq.cli.mqadmin.absent import miss_absent
 from rmq.cli.mqadmin.failures import NotFound
 from rmq.cli.mqadmin.output import complain
 from rmq.cli.mqadmin.session import (
@@ -227,6 +228,7 @@ async def update_sub_group_list(
 async def get_consumer_config(admin: AdminClient, out: Output, group: str) -> int:
     """How a group is configured, on every broker that has it."""
     info = await admin.cluster_info()
+    await miss_absent(admin, out)
     places = {
         addr: (cluster, name)
         for cluster, names in sorted(info.cluster_addr_table.items())

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import click
 
+from rmq.cli.mqadmin.absent import miss_absent
 from rmq.cli.mqadmin.session import AdminClient, Output, admin_command
 from rmq.cli.mqadmin.text import cut, seconds
 from rmq.protocol.bodies.connection import ConsumerConnection
@@ -48,6 +49,7 @@ async def consumer_progress(
         return await _every_group(admin, out)
     progress = await progress_of(admin, group, topic)
     owners = await _owners(admin, progress) if show_ip else None
+    await miss_absent(admin, out)
     out.lacks(progress.connection, progress.stats)
     if not progress.stats.offset_table and out.missing:
         progress = replace(progress, state="not known: brokers that may have its offsets do not answer")
@@ -195,6 +197,7 @@ def _as_json(progress: Progress, owners: dict[MessageQueue, str] | None) -> dict
 
 async def _every_group(admin: AdminClient, out: Output) -> int:
     names = sorted(t.removeprefix(RETRY) for t in (await admin.topic_list()).topic_list if t.startswith(RETRY))
+    await miss_absent(admin, out)
     gate = asyncio.Semaphore(_AT_ONCE)
 
     async def look(name: str) -> Progress | None:

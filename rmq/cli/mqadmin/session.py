@@ -39,7 +39,7 @@ import click
 
 from rmq.cli.command import CONTEXT, QUIET
 from rmq.cli.given_file import GivenFile
-from rmq.cli.mqadmin.absent import WHOLE, known_elsewhere
+from rmq.cli.mqadmin.absent import miss_absent
 from rmq.cli.mqadmin.careful import CARE_WORDS, PRETENDING, Care, care_options
 from rmq.cli.mqadmin.failures import NotFound, undone
 from rmq.cli.mqadmin.grammar import AdminCommand
@@ -117,10 +117,7 @@ def admin_command(name: str, *options: Callable[[Any], Any]) -> Callable[[Work[P
                         return await work(client, out, **given)  # type: ignore[call-arg]
 
                     async def once() -> int | None:
-                        out = Output(form)
-                        if name in WHOLE:
-                            out.missing.update(await known_elsewhere(admin))
-                        return await care.run(admin, out, asked)
+                        return await care.run(admin, Output(form), asked)
 
                     return await (once() if rounds is None else rounds.run(once, ctx))
 
@@ -249,6 +246,7 @@ async def targets_of(admin: AdminClient, out: Output, broker: str | None, cluste
 
 async def _masters(admin: AdminClient, out: Output, cluster: str) -> list[str]:
     masters = await admin.masters(cluster)
+    await miss_absent(admin, out)
     for name in sorted(set((await admin.cluster_info()).cluster_addr_table.get(cluster, ())) - masters.keys()):
         out.failed(name, "it has no master now")
     if not masters:

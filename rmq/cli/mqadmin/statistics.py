@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import click
 
+from rmq.cli.mqadmin.absent import miss_absent
 from rmq.cli.mqadmin.failures import NOT_THERE
 from rmq.cli.mqadmin.progress import NOT_ONLINE
 from rmq.cli.mqadmin.session import AdminClient, Output, admin_command, flag
@@ -116,6 +117,7 @@ async def stats_all(admin: AdminClient, out: Output, active: bool, only: str | N
         names = (await admin.topic_list()).topic_list
         topics = sorted(name for name in names if not name.startswith(("%RETRY%", "%DLQ%")))
     info = await admin.cluster_info()
+    await miss_absent(admin, out)
     addresses = {name: address_of(one.broker_addrs) for name, one in info.broker_addr_table.items() if one.broker_addrs}
     gate, crowd = asyncio.Semaphore(_AT_ONCE), asyncio.Semaphore(_AT_ONCE)
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import click
 import orjson
 
+from rmq.cli.mqadmin.absent import miss_absent
 from rmq.cli.mqadmin.session import AdminClient, Output, admin_command
 from rmq.cli.mqadmin.text import cut, stamp
 from rmq.protocol import fastjson
@@ -28,6 +29,7 @@ topic = click.option("-t", "--topic", "topic", required=True, metavar="NAME", he
 )
 async def topic_list(admin: AdminClient, out: Output, clusters: bool) -> int:
     """Every topic; with -c its cluster and groups, too."""
+    await miss_absent(admin, out)
     if not clusters:
         return out.names(sorted((await admin.topic_list()).topic_list))
     gate = asyncio.Semaphore(_AT_ONCE)
@@ -126,6 +128,7 @@ def _route_lines(route: TopicRouteData) -> Iterator[str]:
 async def topic_status(admin: AdminClient, out: Output, topic: str, cluster: str | None) -> int:
     """Lowest and highest offset and last store time of each queue."""
     stats = await admin.topic_stats(topic)
+    await miss_absent(admin, out)
     only = None if cluster is None else set(await admin.masters(cluster))
     stats.missing = {name: why for name, why in stats.missing.items() if only is None or name in only}
     out.lacks(stats)

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from rmq.cli.mqadmin.absent import miss_absent
 from rmq.cli.mqadmin.failures import NotFound
 from rmq.cli.mqadmin.output import Output, as_table
 from rmq.cli.mqadmin.session import AdminClient, admin_command
@@ -45,16 +46,19 @@ async def top(
     """
     ctx = click.get_current_context()
     looking = _Looking(admin, out, group, topic, ctx.params["timeout"])
+    await miss_absent(admin, out)
+    absent = dict(out.missing)
     last = await looking.look()
     await asyncio.sleep(every)
 
     async def once() -> int:
         nonlocal last
         out.missing.clear()
+        out.missing.update(absent)
         new = await looking.look()
-        view = between(last, new, by=by)
+        view = between(last, new, by=by, whole=not out.missing)
         last = new
-        return out.value(view.table(), lambda: _lines(view, looking.left))
+        return out.value(view.table(), lambda: _lines(view, looking.left, whole=not out.missing))
 
     if out.form == "table":
         out.form = "classic"
@@ -87,6 +91,8 @@ class _Looking:
         for name, address in masters.items():
             if (told := figures.found.get(address)) is not None:
                 stand.brokers[name] = _figures(told)
+            else:
+                stand.silent.append(name)
         answering = [address for address in masters.values() if address in figures.found]
         await asyncio.gather(*(self._groups(address, stand) for address in answering))
         own = {*info.cluster_addr_table, *info.broker_addr_table, *map(reply_topic, info.cluster_addr_table)}
@@ -160,12 +166,13 @@ def _figures(told: dict[str, str]) -> BrokerFigures:
     )
 
 
-def _lines(view: View, left: int) -> Iterable[str]:
+def _lines(view: View, left: int, *, whole: bool) -> Iterable[str]:
     """The three tables; on a terminal as many rows of each as fit in a third."""
     room = max(3, (shutil.get_terminal_size().lines - 12) // 2) if sys.__stdout__ and sys.__stdout__.isatty() else _ROWS
     yield from as_table(_headed(view.brokers))
     yield ""
-    yield from _table("group", view.groups, room, 0)
+    groups = view.groups if whole else [{**row, "lag": f"{row['lag']} or more"} for row in view.groups]
+    yield from _table("group", groups, room, 0)
     yield ""
     yield from _table("topic", view.topics, room, left)
 

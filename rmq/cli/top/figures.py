@@ -35,7 +35,7 @@ class Stand:
     """One look.
 
     :param at: seconds, of a clock that only goes forward.
-    :param brokers: by name; those that did not answer are absent.
+    :param brokers: by name. :param silent: those that did not answer.
     :param groups: by group, each queue's end and where the group is there; -1: it has no offset.
     :param ends: of queues of topics that nobody consumes.
     """
@@ -44,6 +44,7 @@ class Stand:
     brokers: dict[str, BrokerFigures] = field(default_factory=dict)
     groups: dict[str, dict[MessageQueue, tuple[int, int]]] = field(default_factory=dict)
     ends: dict[MessageQueue, int] = field(default_factory=dict)
+    silent: list[str] = field(default_factory=list)
 
     def every_end(self) -> dict[MessageQueue, int]:
         """The ends of all queues that were looked at."""
@@ -67,9 +68,10 @@ class View:
         return {"brokers": self.brokers, "topics": self.topics, "groups": self.groups}
 
 
-def between(old: Stand, new: Stand, *, by: str = "lag") -> View:
+def between(old: Stand, new: Stand, *, by: str = "lag", whole: bool = True) -> View:
     """What went on.
 
+    :param whole: every broker has told; else what waits is no less than this, and nobody knows when it is done.
     :param by: what groups are ordered by: ``lag``, ``in`` or ``out``; the other tables are by what comes in.
     """
     seconds = max(new.at - old.at, 1e-3)
@@ -78,7 +80,7 @@ def between(old: Stand, new: Stand, *, by: str = "lag") -> View:
         # A counter that went back is that of another life of its broker, or of a group that was moved.
         return None if before is None or now < before else round((now - before) / seconds, 1)
 
-    brokers = [
+    brokers: list[dict[str, Any]] = [
         {
             "broker": name,
             "inTps": rate(was.put if (was := old.brokers.get(name)) else None, one.put),
@@ -88,6 +90,8 @@ def between(old: Stand, new: Stand, *, by: str = "lag") -> View:
         }
         for name, one in sorted(new.brokers.items())
     ]
+    nothing = dict.fromkeys(("inTps", "outTps", "waitMs", "disk"))
+    brokers += [{"broker": name, **nothing} for name in sorted(new.silent)]
     ends_before, ends = old.every_end(), new.every_end()
     topics: list[dict[str, Any]] = []
     for topic in sorted({queue.topic for queue in ends if not is_retry_topic(queue.topic)}):
@@ -111,6 +115,8 @@ def between(old: Stand, new: Stand, *, by: str = "lag") -> View:
     ]
     # A retry topic where nothing waits says nothing.
     groups = [row for row in groups if row["lag"] or row["inTps"] or row["outTps"] or not is_retry_topic(row["topic"])]
+    if not whole:
+        groups = [{**row, "doneIn": "?"} for row in groups]
     key = {"lag": "lag", "in": "inTps", "out": "outTps"}[by]
     groups.sort(key=lambda row: -(row[key] or 0.0))
     return View(brokers, topics, groups)

@@ -150,7 +150,10 @@ def test_ctrl_c_in_the_middle_tells_what_was_done(tool: Tool, monkeypatch: pytes
         await made(self, *words, **more)
 
     monkeypatch.setattr(Client, "create_and_update_topic", third_interrupts)
+    # A run in the background has it ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     told = tool("apply", "-f", "cluster.yaml", "--yes", "--undo", "undo.sh", code=130).splitlines()
+    signal.signal(signal.SIGINT, before)
     assert told[0] == "rmq: interrupted: what was done stays"
     assert [line.partition(" the topic ")[0] for line in told[1:4]] == ["  done: create or change"] * 2 + [
         "  done or not: create or change"
@@ -168,6 +171,12 @@ def test_a_broker_that_left_the_name_servers_is_missed(tool: Tool) -> None:
     Path("small.yaml").write_text("topics: {orders: {queues: 6}}")
     tool.cluster.call(lambda cluster: cluster.stop_broker(cluster.brokers[1]))
     for words in (("export",), ("diff", "-f", "small.yaml"), ("apply", "-f", "small.yaml", "--yes")):
+        said = tool(*words, code=3)
+        assert ", and it was shut down (mqadmin deleteKvConfig -s DEPARTED_BROKERS -k broker-1 forgets it" in said
+    address = tool.cluster.namesrv_addr
+    # A name server of Java's remembers nobody, and one that was started again does not either.
+    assert invoke(root, "mqadmin", ["deleteKvConfig", "-s", "DEPARTED_BROKERS", "-k", "broker-1", "-n", address]) == 0
+    for words in (("export",), ("diff", "-f", "small.yaml")):
         said = tool(*words, code=3)
         assert "broker-1: clicks has ordered queues there, and it is not registered" in said
         assert "mqadmin updateOrderConf -t clicks" in said

@@ -13,7 +13,9 @@ import pytest
 from rmq.aio import AdminClient, Message, MessageExt, MessageQueue, Producer, PushConsumer
 from rmq.cli.command import invoke
 from rmq.cli.mqadmin.commands import root
+from rmq.cli.rmq import command as rmq_command
 from rmq.client.admin import Answers
+from rmq.namesrv.departed import SILENT
 from rmq.protocol.command import Command
 from rmq.protocol.errors import RequestTimeout
 from rmq.remoting.client import RemotingClient
@@ -292,3 +294,29 @@ async def test_a_broker_that_one_name_server_does_not_know_is_missed(
         await cluster.namesrvs[1].stop()
         code, _, err = await shown(admin, capsys, "clusterList")
         assert (code, err) == (0, "")
+
+
+async def test_a_broker_that_fell_silent_is_missed_until_it_is_back_or_gone_for_good(
+    admin: Admin, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One of two that stands still leaves the name server after two minutes, and the cluster looked whole."""
+    cluster = admin.cluster
+    await admin.run("updateSubGroup", "-c", "DefaultCluster", "-g", "g")
+    addr = "10.0.0.9:10911"
+    await cluster.stop_broker(cluster.brokers[1])
+    cluster.namesrvs[0].routes.departed.left("broker-1", "DefaultCluster", addr, SILENT)
+    why = f"it was at {addr}, and the name server has heard nothing of it for two minutes"
+    for words in (("clusterList",), ("topicList",), ("topicStatus", "-t", "T"), ("statsAll",), ("consumerProgress",),
+                  ("updateTopic", "-c", "DefaultCluster", "-t", "T")):  # fmt: skip
+        code, out, err = await shown(admin, capsys, *words, "--json")
+        assert (code, "broker-0" in out or "T" in out, "broker-1" in out + err) == (4, True, True), words
+        assert why in out + err
+    for line in ("doctor", "doctor -g g", "explain g"):
+        words = [*line.split(), "-n", cluster.namesrv_addr]
+        capsys.readouterr()
+        assert await asyncio.to_thread(invoke, rmq_command, "rmq", words) in (1, 4)
+        out, err = capsys.readouterr()
+        assert "broker-1" in out
+    assert (await shown(admin, capsys, "updateKvConfig", "-s", "DEPARTED_BROKERS", "-k", "x", "-v", "y"))[0] == 1
+    assert (await shown(admin, capsys, "deleteKvConfig", "-s", "DEPARTED_BROKERS", "-k", "broker-1"))[0] == 0
+    assert (await shown(admin, capsys, "clusterList"))[0] == 0

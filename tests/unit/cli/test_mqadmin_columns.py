@@ -73,6 +73,9 @@ class RecordedCluster:
             mq_table={queue: ProcessQueueInfo() for queue in (await self.consume_stats(group)).offset_table}
         )
 
+    async def kv_list(self, namespace: str) -> dict[str, str]:
+        return {}
+
     async def cluster_info(self) -> ClusterInfo:
         broker = BrokerData({0: ADDR}, "broker-a", "DefaultCluster")
         return ClusterInfo({"broker-a": broker}, {"DefaultCluster": ["broker-a"]})
