@@ -10,15 +10,17 @@ from typing import Any
 
 import click
 
-from rmq.cli.command import CONTEXT
+from rmq.cli.command import CONTEXT, tell
 from rmq.cli.messages.captured import line_of
 from rmq.cli.messages.options import client_options, selection
 from rmq.cli.messages.places import Place
-from rmq.cli.messages.reading import Chosen, find_queues, read
+from rmq.cli.messages.reading import Chosen, find_queues, left_brokers, read
 from rmq.cli.messages.templates import template
+from rmq.cli.mqadmin.failures import PARTIAL
 from rmq.client.consumer.lite import LitePullConsumer
 from rmq.client.consumer.pull import PullConsumer
 from rmq.client.message import MessageExt
+from rmq.protocol.errors import RMQError
 from rmq.protocol.names import TOOLS_CONSUMER_GROUP
 from rmq.runtime import patience
 from rmq.runtime.world import World
@@ -79,11 +81,13 @@ def consume(
 
     async def work() -> int:
         seen = 0
+        missing: dict[str, str] = {}
         async with AsyncExitStack() as open_:
             member: LitePullConsumer | None = None
             source: AsyncIterator[MessageExt]
             if group is None:
-                source = await messages_of(open_, world, client, chosen)
+                missing.update(await left_brokers(world, client))
+                source = await messages_of(open_, world, client, chosen, missing)
             else:
                 await find_queues(world, client, chosen.topic)
                 member = LitePullConsumer(group, world=world, **client)
@@ -95,6 +99,8 @@ def consume(
                 try:
                     async with patience.timeout(idle):
                         message = await anext(source)
+                except RMQError:
+                    raise  # that of a broker may be a TimeoutError, too
                 except (StopAsyncIteration, TimeoutError):
                     break
                 out.write(write(message))
@@ -102,17 +108,19 @@ def consume(
                 seen += 1
             if member is not None and seen:
                 await member.commit()
-        return 0
+        for name, why in sorted(missing.items()):
+            tell(f"{name} is missing here: {why}")
+        return PARTIAL if missing else 0
 
     return loop.run(work())
 
 
 async def messages_of(
-    open_: AsyncExitStack, world: World, client: dict[str, Any], chosen: Chosen
+    open_: AsyncExitStack, world: World, client: dict[str, Any], chosen: Chosen, missing: dict[str, str] | None = None
 ) -> AsyncGenerator[MessageExt]:
-    """What is chosen, read with a client that leaves with the stack."""
+    """What is chosen, read with a client that leaves with the stack. :param missing: as :func:`read` has it."""
     reader = await open_.enter_async_context(PullConsumer(TOOLS_CONSUMER_GROUP, world=world, **client))
-    return await open_.enter_async_context(aclosing(read(world, reader, chosen)))
+    return await open_.enter_async_context(aclosing(read(world, reader, chosen, missing)))
 
 
 def _body(message: MessageExt) -> bytes:

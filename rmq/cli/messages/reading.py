@@ -12,16 +12,17 @@ from datetime import tzinfo
 from typing import Any
 
 from rmq.cli.messages.places import Place, resolve
+from rmq.cli.mqadmin.absent import departed
 from rmq.client.admin import AdminClient
 from rmq.client.admin.answers import side_by_side
 from rmq.client.consumer.pull import PullConsumer
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.results import PullStatus
-from rmq.protocol.errors import ClientError, RMQError
+from rmq.protocol.errors import ClientError, RMQError, TransportError
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import World
 
-__all__ = ["Chosen", "find_queues", "read"]
+__all__ = ["Chosen", "find_queues", "left_brokers", "read"]
 
 #: Messages that wait to be printed while a topic is followed: whoever prints slowly slows the pulls.
 _AHEAD = 256
@@ -63,10 +64,20 @@ async def find_queues(world: World, client: Mapping[str, Any], topic: str) -> No
             answers.whole()
 
 
-async def read(world: World, consumer: PullConsumer, chosen: Chosen) -> AsyncGenerator[MessageExt]:
+async def left_brokers(world: World, client: Mapping[str, Any]) -> dict[str, str]:
+    """Brokers that have left the name servers without a word, by name, and what is known of it."""
+    async with AdminClient(world=world, **client) as looking:
+        return await departed(looking, on_purpose=False)
+
+
+async def read(
+    world: World, consumer: PullConsumer, chosen: Chosen, missing: dict[str, str] | None = None
+) -> AsyncGenerator[MessageExt]:
     """The messages.
 
-    :raises ClientError: the topic has no such queue. :raises RMQError: a broker refuses or does not answer.
+    :param missing: gets brokers that do not answer, and why: what the others have is read then. None: that is an error.
+    :raises ClientError: the topic has no such queue. :raises RMQError: a broker refuses or does not answer; with
+        ``missing``, none of them does.
     """
     queues = [
         queue
@@ -81,30 +92,50 @@ async def read(world: World, consumer: PullConsumer, chosen: Chosen) -> AsyncGen
     now = world.clock.now_ms()
     some = asyncio.Semaphore(_SIDE_BY_SIDE)
 
-    async def span(queue: MessageQueue) -> _Span:
+    def lacks(queue: MessageQueue, error: TransportError) -> None:
+        if missing is None:
+            raise error
+        missing.setdefault(queue.broker_name, str(error))
+
+    async def span(queue: MessageQueue) -> _Span | TransportError:
         async with some:
-            begin, since = await resolve(consumer, queue, chosen.begin, now, chosen.zone)
-            end, until = await resolve(consumer, queue, chosen.end, now, chosen.zone)
-            if until is not None:
-                # Up to the newest: the times of messages say where it ends.
-                end = await consumer.max_offset(queue)
+            try:
+                begin, since = await resolve(consumer, queue, chosen.begin, now, chosen.zone)
+                end, until = await resolve(consumer, queue, chosen.end, now, chosen.zone)
+                if until is not None:
+                    # Up to the newest: the times of messages say where it ends.
+                    end = await consumer.max_offset(queue)
+            except TransportError as error:
+                lacks(queue, error)
+                return error
             return _Span(consumer, chosen, queue, begin, end, since, until)
 
-    spans = await asyncio.gather(*(span(queue) for queue in queues))
+    found = await asyncio.gather(*(span(queue) for queue in queues))
+    spans = [one for one in found if isinstance(one, _Span)]
+    if not spans:
+        raise next(one for one in found if isinstance(one, TransportError))
     heap: list[tuple[int, str, int, int, _Span]] = []
-    for one in spans:
-        await one.push(heap)
+
+    async def push(one: _Span) -> None:
+        try:
+            await one.push(heap)
+        except TransportError as error:
+            lacks(one.queue, error)
+            spans.remove(one)
+
+    for one in [*spans]:
+        await push(one)
     while heap:
         *_, one = heapq.heappop(heap)
         yield one.waiting.popleft()
-        await one.push(heap)
+        await push(one)
     if chosen.follow:
         async with aclosing(_follow(spans)) as coming:
             async for message in coming:
                 yield message
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Span:
     """One queue's part: from the next offset to the end, by offset and by time."""
 

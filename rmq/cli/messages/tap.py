@@ -16,11 +16,11 @@ from rmq.cli.messages.captured import Captured, captured, line_of
 from rmq.cli.messages.consume import messages_of
 from rmq.cli.messages.options import client_options, selection
 from rmq.cli.messages.produce import GROUP, lines_of
-from rmq.cli.messages.reading import Chosen
+from rmq.cli.messages.reading import Chosen, left_brokers
 from rmq.client.message import Message, MessageQueue
 from rmq.client.producer import Producer
 from rmq.client.results import SendResult
-from rmq.protocol.errors import ClientError, RMQError
+from rmq.protocol.errors import ClientError, NotFound, RMQError
 from rmq.runtime.world import World
 
 __all__ = ["replay", "tap"]
@@ -55,6 +55,8 @@ def tap(chosen: Chosen, file: str, count: int | None, force: bool, client: dict[
             with suppress(FileNotFoundError):
                 os.unlink(part)
             raise
+    except RMQError:
+        raise  # some are kinds of OSError, and nothing is wrong with the file
     except OSError as error:
         raise Refused(f"{file} cannot be written: {error.strerror or error}") from None
     os.replace(part, file)
@@ -63,9 +65,13 @@ def tap(chosen: Chosen, file: str, count: int | None, force: bool, client: dict[
 
 async def _tap(out: BinaryIO, chosen: Chosen, count: int | None, client: dict[str, Any]) -> int:
     written = 0
+    world = World.around()
+    if left := await left_brokers(world, client):
+        told = "; ".join(f"{name}: {why}" for name, why in sorted(left.items()))
+        raise NotFound(f"a capture without these brokers would not be whole: {told}")
     try:
         async with AsyncExitStack() as open_:
-            async for message in await messages_of(open_, World.around(), client, chosen):
+            async for message in await messages_of(open_, world, client, chosen):
                 out.write(line_of(message))
                 written += 1
                 if written == count:

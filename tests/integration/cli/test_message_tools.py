@@ -11,6 +11,7 @@ import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,10 @@ from rmq import Message, Producer, PullConsumer
 from rmq.cli.command import invoke
 from rmq.cli.mqadmin.commands import root
 from rmq.cli.rmq import command
+from rmq.namesrv.departed import SILENT
+from rmq.protocol.command import Command
+from rmq.protocol.errors import RequestTimeout
+from rmq.remoting.client import RemotingClient
 from rmq.testing.cluster import BlockingCluster
 from tests.support.daemons import ROOT
 
@@ -320,3 +325,36 @@ def test_a_cluster_is_measured(rmq: Tool) -> None:
     assert "--delay or --delay-level" in line
     (line,) = rmq("bench", "producer", "-t", "a b", "-q", "5", code=1).splitlines()
     assert "topic" in line
+
+
+def test_what_others_have_is_read_and_a_capture_is_whole_or_none(
+    capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A request without an answer in time is a TimeoutError, as the end of --idle is; and an OSError, like a full disk."""
+    answered = RemotingClient.request
+    with BlockingCluster(tmp_path / "cluster", brokers=2) as cluster:
+        monkeypatch.setenv("NAMESRV_ADDR", cluster.namesrv_addr)
+        rmq = Tool(cluster, capfdbinary, monkeypatch)
+        send(rmq, "Two", 8)
+        host, port = cluster.cluster.brokers[1].address
+
+        async def request(self: RemotingClient, address: str, command: Command, timeout: float, *rest: Any) -> Command:
+            if address == f"{host}:{port}":
+                raise RequestTimeout(f"{address} does not answer")
+            return await answered(self, address, command, timeout, *rest)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(RemotingClient, "request", request)
+            (line,) = rmq("consume", "Two", code=4).splitlines()
+            assert line == f"rmq: broker-1 is missing here: {host}:{port} does not answer"
+            for words in (["tap", "Two", str(tmp_path / "x")], ["consume", "Two", "--broker", "broker-1"]):
+                (line,) = rmq(*words, code=5).splitlines()
+                assert line.startswith(f"rmq: {host}:{port} does not answer")
+        cluster.call(lambda cluster: cluster.stop_broker(cluster.brokers[1]))
+        rmq("consume", "Two")
+        cluster.cluster.namesrvs[0].routes.departed.left("broker-1", "DefaultCluster", "10.0.0.9:10911", SILENT)
+        (line,) = rmq("consume", "Two", code=4).splitlines()
+        assert line.startswith("rmq: broker-1 is missing here: it was at 10.0.0.9:10911, and the name server has heard")
+        (line,) = rmq("tap", "Two", str(tmp_path / "x"), code=3).splitlines()
+        assert line.startswith("rmq: a capture without these brokers would not be whole: broker-1: it was at 10.0.0.9")
+        assert not (tmp_path / "x").exists()
