@@ -23,7 +23,7 @@ __all__ = ["departed", "known_elsewhere", "miss_absent", "ordered_elsewhere"]
 
 _HOW = {
     "silent": "the name server has heard nothing of it for two minutes",
-    "ended": "its connection to the name server ended",
+    "ended": "its connection to the name server ended: killed, cut off, or two minutes without a word",
     "unregistered": "it was shut down",
 }
 #: How long other name servers have to say whom they know.

@@ -330,7 +330,7 @@ def test_a_cluster_is_measured(rmq: Tool) -> None:
 def test_what_others_have_is_read_and_a_capture_is_whole_or_none(
     capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A request without an answer in time is a TimeoutError, as the end of --idle is; and an OSError, like a full disk."""
+    """A request without an answer in time is a TimeoutError, as the end of --idle is; and an OSError, like no room."""
     answered = RemotingClient.request
     with BlockingCluster(tmp_path / "cluster", brokers=2) as cluster:
         monkeypatch.setenv("NAMESRV_ADDR", cluster.namesrv_addr)
