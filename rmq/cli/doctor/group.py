@@ -68,7 +68,8 @@ class Group:
 def of_group(group: Group) -> Iterator[Finding]:
     """Everything that can be seen, the cause before what follows from it."""
     if group.missing:
-        what = f"{', '.join(group.missing)} is away or does not answer: what waits there is in no number here, and nobody gets it"
+        away = ", ".join(group.missing)
+        what = f"{away} is away or does not answer: what waits there is in no number here, and nobody gets it"
         yield judged(True, group.name, what, "rmq doctor says what is wrong with the cluster")
     if group.closed:
         what = f"{', '.join(group.closed)} let nobody of it consume (consumeEnable=false)"
