@@ -247,10 +247,12 @@ class Store:
             return True
         self._loaded = False
         clean = False
+        # A slave's queues may trail what its master has sent: the next start goes on with them.
+        dispatched = self.dispatcher.done
 
         async def finish() -> None:
             nonlocal clean
-            clean = await self.upkeep.finish()
+            clean = await self.upkeep.finish(dispatched=dispatched)
 
         async def close_log() -> None:
             await self.log.close(remove_unused=clean)
@@ -262,7 +264,7 @@ class Store:
         ended = await end_each(
             "the store",
             {
-                "the mark of an unclean stop": lambda: self._clear_abort(clean and closed),
+                "the mark of an unclean stop": lambda: self._clear_abort(clean and closed and dispatched),
                 "the lock of the folder": lambda: self._offload(self._markers.release_lock),
             },
         )
@@ -271,7 +273,7 @@ class Store:
     async def _clear_abort(self, clean: bool) -> None:
         if not self.indexing.complete:
             log.info("the index is not complete; the next start goes on with it")
-        elif clean and self.dispatcher.done:
+        elif clean:
             await self._offload(self._markers.clear_abort)
 
     # -- writing ---------------------------------------------------------------------------------------------------

@@ -128,8 +128,11 @@ class Upkeep:
 
         return run
 
-    async def finish(self) -> bool:
-        """Bring everything to disk, when nothing is appended any more; whether the next start may find it clean."""
+    async def finish(self, *, dispatched: bool) -> bool:
+        """Bring everything to disk, when nothing is appended any more; whether the next start may find it clean.
+
+        :param dispatched: whether all of the log is in queues and index.
+        """
         until = self._world.clock.monotonic() + _STOP_SECONDS
         flushed = await self._flusher.flush_all()
         if not await self._ownership.look():
@@ -141,7 +144,7 @@ class Upkeep:
                 clean = False
             if self._index is not None:
                 await self._index.writer.force()
-            if self.indexed:
+            if self.indexed and dispatched:
                 self._checkpoint.note_indexed(
                     *(self._index.position if self._index is not None else (-1, 0)), self._log.end
                 )
