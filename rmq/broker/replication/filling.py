@@ -15,11 +15,9 @@ from rmq.runtime.world import Clock
 
 __all__ = ["Filling", "LogSource", "Wire"]
 
-#: Bytes for one slave in one turn of the loop, and of one read from the disk.
+#: Bytes for one slave in one turn of the loop, which producers may have to wait for: each turn wakes a slave, which
+#: costs both as much as the bytes do. And bytes of one read from the disk.
 _TURN = 64 << 10
-#: Bytes in one turn while producers send, for a slave that lacks so many: what a producer may have to wait for.
-_SHORT_TURN = 32 << 10
-_LONG_BACKLOG = 1 << 20
 _COLD = 1 << 20
 #: Reads from the disk for slaves at a time: consumers' have the same threads, flushes have one of their own.
 _COLD_READS = 2
@@ -94,20 +92,20 @@ class Filling:
     def fill(self, most: int | None = None) -> None:
         """Send what there is, some ``most`` bytes of it; by default a turn's part."""
         wire, stream, source, turns = self.wire, self._stream, self._source, self._turns
-        if wire is None or self.paused or self._reading or self._rest is not None:
-            return
-        if stream.next in (-1, source.log.end):
+        if wire is None or self.paused or self._reading or stream.next in (-1, source.log.end):
             return
         now = source.clock.monotonic()
+        if self._rest is not None:
+            if not self._pace.may_go_on(self._unheard, now):
+                return
+            self._rest.cancel()
+            self._rest = None
         extent = turns.extent()
         limit = source.settings.ha_transfer_batch_size
-        pieces: list[bytes] = []
-        if most is None:
-            long = extent.end - stream.next >= _LONG_BACKLOG
-            most = _SHORT_TURN if long and turns.producers_send(now) else _TURN
-        left = most
+        pieces: list[bytes | memoryview] = []
+        left = most = _TURN if most is None else most
         try:
-            while left > 0 and (size := stream.wanted(extent, limit)):
+            while left > 0 and (size := stream.wanted(extent, left)):
                 if not pieces:
                     pieces.append(stream.on_tick(now))
                 data = self._read(stream.next, size)
@@ -115,7 +113,10 @@ class Filling:
                     self._reading = True
                     source.tasks.spawn(self._read_cold(), "read")
                     break
-                pieces += (stream.unit(size, now), data)
+                view = memoryview(data)
+                for at in range(0, size, limit):
+                    piece = view[at : at + limit]
+                    pieces += (stream.unit(len(piece), now), piece)
                 left -= size
         except Refused as error:
             self._refuse(error)
@@ -124,7 +125,7 @@ class Filling:
             turns.gave(stream.next)
             wire.write(b"".join(pieces))
             if left <= 0:
-                self._go_on(most - left, now)
+                self._go_on(most, now)
             else:
                 self._pace.on_through()
 
@@ -141,14 +142,12 @@ class Filling:
 
     def _rested(self) -> None:
         self._rest = None
-        self._pace.on_rested()
+        self._pace.on_rested(self._source.clock.monotonic())
         self._turns.fill_soon()
 
     def heard(self) -> None:
         """The slave has reported: a backlog that waits for that goes on."""
-        if self._rest is not None and self._pace.on_heard(self._unheard, self._source.clock.monotonic()):
-            self._rest.cancel()
-            self._rest = None
+        if self._rest is not None:
             self._turns.fill_soon()
 
     @property

@@ -1,29 +1,33 @@
-"""How fast a slave that catches up gets its backlog while producers send: in turns with it, or in bursts with rests.
+"""How fast a slave that catches up gets its backlog while producers send: so fast, and no faster.
 
 Master, slave and producers are three at work, and a machine may have two cores: where two of them are never idle, a
-producer's wake-up waits, in the kernel before the loop. A slave that is near gets so little that it says what it has
-before there is more: one of both works at a time, so that they take one core together. One that is further away cannot
-say so in time: it gets bursts, and the rests between them leave the core to producers.
+producer's wake-up waits, in the kernel before the loop. So a backlog has a speed. A part of it goes when producers have
+had their answers, or when the slave says what it has, whichever finds that it is due: timers are too coarse for that. A
+slave that is near takes its parts one by one, and both take one core together. One that is further away cannot say in
+time what it has: it gets what is due once a millisecond.
 """
 
 from __future__ import annotations
 
 __all__ = ["Pace"]
 
-#: Bytes that a slave has been sent and has not acknowledged, where it can do so in time.
-_WINDOW = 96 << 10
-#: Seconds that it has for that; and bytes it gets without: first, and at most, which makes some 240 MiB a second.
-_REST = 0.001
-_FIRST_BURST = 64 << 10
+#: Bytes a second, and how many of them may come late, together.
+_SPEED = 240 << 20
 _BURST = 256 << 10
+#: Bytes that a slave has been sent and has not acknowledged, where it can do so in time; and the seconds for that.
+_WINDOW = 192 << 10
+_REST = 0.001
 
 
 class Pace:
     """Of one slave. Times are monotonic seconds."""
 
     def __init__(self) -> None:
-        #: Bytes of the last burst, and how many of them are left.
-        self._burst = self._left = 0
+        #: Bytes that are due, as of some time; less than 0 are too many that were sent.
+        self._due = 0.0
+        self._at = 0.0
+        #: It goes on whatever the slave says, until nothing is due.
+        self._anyhow = False
         #: How long the loop was kept since the last rest, and until when it rests for that.
         self._kept = 0.0
         self._until = 0.0
@@ -33,29 +37,36 @@ class Pace:
 
         :param unheard: bytes that were sent and are not acknowledged.
         :param kept: seconds for which the loop was kept.
-        :returns: the seconds to wait before it goes on, unless :meth:`on_heard` says that it can sooner; mostly 0.
+        :returns: the seconds to wait before it goes on, unless :meth:`may_go_on` says that it can sooner.
         """
-        self._left -= size
+        self._count(now)
+        self._due -= size
         self._kept += kept
-        if unheard < _WINDOW or self._left > 0:
+        if self._due > 0 and (self._anyhow or unheard < _WINDOW):
             return 0.0
+        self._anyhow = False
         # A machine that is slow at it has the loop for itself for half of the time, too.
         kept, self._kept = self._kept, 0.0
         self._until = now + kept
-        return max(_REST, kept)
+        return max(_REST, kept, -self._due / _SPEED)
 
-    def on_heard(self, unheard: int, now: float) -> bool:
-        """The slave has acknowledged something while its backlog rests; whether that goes on."""
+    def may_go_on(self, unheard: int, now: float) -> bool:
+        """Whether a backlog that rests can go on: the slave has acknowledged something, or producers have answers."""
         if unheard >= _WINDOW or now < self._until:
             return False
-        self._burst = self._left = 0
-        return True
+        self._count(now)
+        return self._due > 0
 
-    def on_rested(self) -> None:
-        """The time is over, and the slave has not said enough."""
-        self._burst = self._left = min(max(2 * self._burst, _FIRST_BURST), _BURST)
+    def on_rested(self, now: float) -> None:
+        """The time is over, and nobody has said that it may go on."""
+        self._count(now)
+        self._anyhow = True
 
     def on_through(self) -> None:
         """There is no backlog, or nobody to rest for: the next one begins anew."""
-        self._burst = self._left = 0
-        self._kept = 0.0
+        self._due = self._kept = 0.0
+        self._anyhow = False
+
+    def _count(self, now: float) -> None:
+        self._due = min(self._due + (now - self._at) * _SPEED, _BURST)
+        self._at = now

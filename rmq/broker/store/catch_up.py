@@ -30,6 +30,14 @@ _STEP = 4 << 20
 #: costs as much as many together, and its master waits for no more than that it is stored.
 _GATHER = 0.005
 _ENOUGH = 128 << 10
+#: Bytes a second that only a backlog comes with. It goes first, since the master has the only other copy of it: queues
+#: are filled in parts of so many bytes, and for this share of the time at least, so that they never fall behind without
+#: bound. What is left when the backlog is through comes at full speed.
+_DENSE = 100 << 20
+_PART = 512 << 10
+_SHARE = 1 / 8
+#: Seconds over which the speed is measured, at least.
+_MEASURED = 0.01
 
 
 class CatchUp:
@@ -47,7 +55,13 @@ class CatchUp:
         writer: QueueWriter,
         went_back: Callable[[int, int], None],
     ) -> None:
+        self._clock = ground.world.clock
         self._log = disk.log
+        #: A group's follower may have to serve at once.
+        self._may_trail = not ground.settings.group
+        #: Where the log ended when its speed was measured last, and when that was; whether it was a backlog's.
+        self._measured = (0, 0.0)
+        self._dense = False
         self._dispatcher = dispatcher
         self._durability = durability
         self._writer = writer
@@ -56,6 +70,7 @@ class CatchUp:
         self._went_back = went_back
         self.reader = LogReader(ground.world, disk.log, crc=ground.settings.check_crc_on_recover)
         self.reader.follows = True
+        self._chunk = self.reader.chunk
         self._busy = False
         #: Held while records are dispatched: who cuts the log waits for it.
         self.lock = asyncio.Lock()
@@ -74,10 +89,12 @@ class CatchUp:
             if self._dispatcher.behind < _ENOUGH:
                 await asyncio.sleep(_GATHER)
             while self._dispatcher.behind:
-                end = self._log.end
+                end, began = self._log.end, self._clock.monotonic()
                 try:
                     async with self.lock:
-                        passed = await self._dispatcher.advance(self.reader, _STEP, self._dispatched)
+                        self.reader.chunk = _PART if self._dense else self._chunk
+                        step = _PART if self._dense else _STEP
+                        passed = await self._dispatcher.advance(self.reader, step, self._dispatched)
                         if touched := await self._dispatcher.settle(self.reader.damages, final=False):
                             self._durability.on_dispatched(self._dispatcher.position, touched)
                 except OSError as error:
@@ -88,8 +105,28 @@ class CatchUp:
                 await self._keep_damage()
                 if not passed and self._log.end == end:
                     return  # half a record, or nothing good: what comes next wakes us
+                await self._let_a_backlog_go_first(began)
         finally:
             self._busy = False
+
+    async def _let_a_backlog_go_first(self, began: float) -> None:
+        """Rest while one comes in.
+
+        :param began: when the last part did, monotonic seconds.
+        """
+        now = self._clock.monotonic()
+        until = now + (now - began) * (1 / _SHARE - 1)
+        while self._comes_fast(now) and now < until:
+            await asyncio.sleep(min(until - now, _MEASURED))
+            now = self._clock.monotonic()
+
+    def _comes_fast(self, now: float) -> bool:
+        """Whether the log grows as a backlog does."""
+        end, at = self._measured
+        if now - at >= _MEASURED:
+            self._dense = self._may_trail and self._log.end - end >= _DENSE * (now - at)
+            self._measured = self._log.end, now
+        return self._dense
 
     async def _keep_damage(self) -> None:
         """What was found on the way is known to whoever serves, and to the next start."""

@@ -1,49 +1,79 @@
-"""A backlog that is sent while producers send: in turns with a slave that is near, in bursts to one that is not."""
+"""A backlog that is sent while producers send: with a speed, and in turns with a slave that is near."""
 
 from __future__ import annotations
 
+from rmq.broker.replication import pace as module
 from rmq.broker.replication.pace import Pace
 
 TURN = 64 << 10
+#: Seconds for which one turn lasts.
+DUE = TURN / module._SPEED
 
 
-def rests(pace: Pace, turns: int, kept: float = 0.0001, unheard: int = 10 * TURN) -> list[float]:
-    return [pace.on_sent(TURN, unheard, 5.0, kept) for _ in range(turns)]
+def sent(pace: Pace, now: float, *, unheard: int = TURN, kept: float = 0.00001) -> float:
+    return pace.on_sent(TURN, unheard, now, kept)
 
 
-def test_a_slave_that_says_what_it_has_gets_more_at_once() -> None:
+def through(pace: Pace, now: float) -> None:
+    """Nothing is due any more."""
+    while not sent(pace, now):
+        pass
+
+
+def test_a_part_that_is_due_goes_as_soon_as_the_slave_or_a_producer_gives_the_occasion() -> None:
+    pace, now = Pace(), 5.0
+    through(pace, now)
+    now += DUE / 2
+    for _ in range(20):
+        assert pace.may_go_on(0, now)
+        assert sent(pace, now) == 0.001
+        assert not pace.may_go_on(0, now + 0.49 * DUE)
+        now += DUE
+
+
+def test_what_is_late_comes_together_but_no_more_than_a_millisecond_s() -> None:
     pace = Pace()
+    through(pace, 5.0)
+    assert pace.may_go_on(0, 9.0)
+    assert [sent(pace, 9.0) for _ in range(4)] == [0, 0, 0, 0.001]
+
+
+def test_a_slave_that_is_near_says_what_it_has_before_it_gets_more() -> None:
+    pace = Pace()
+    through(pace, 5.0)
+    assert not pace.may_go_on(3 * TURN, 5.1)
+    assert pace.may_go_on(2 * TURN, 5.1)
+    assert sent(pace, 5.1, unheard=2 * TURN) == 0
+    assert sent(pace, 5.1, unheard=3 * TURN) == 0.001
+
+
+def test_one_that_cannot_in_time_gets_what_is_due_all_the_same() -> None:
+    pace, now = Pace(), 5.0
+    through(pace, now)
     for _ in range(5):
-        assert rests(pace, 1, unheard=TURN) == [0]
-        assert rests(pace, 1, unheard=2 * TURN) == [0.001]
-        assert not pace.on_heard(2 * TURN, 5.0005)
-        assert pace.on_heard(TURN, 5.0005)
-
-
-def test_one_that_cannot_in_time_gets_bursts_that_grow_until_it_does() -> None:
-    pace = Pace()
-    for burst in (1, 1, 2, 4, 4):
-        assert rests(pace, burst) == [0] * (burst - 1) + [0.001]
-        pace.on_rested()
-    assert rests(pace, 4) == [0, 0, 0, 0.001]
-    assert pace.on_heard(0, 5.1)
-    assert rests(pace, 1) == [0.001]
-    pace.on_rested()
-    assert rests(pace, 1) == [0.001]
+        assert not pace.may_go_on(10 * TURN, now + 0.0009)
+        now += 2 * DUE
+        pace.on_rested(now)
+        rests = [sent(pace, now, unheard=10 * TURN)]
+        while not rests[-1]:
+            rests.append(sent(pace, now, unheard=10 * TURN))
+        assert 2 <= len(rests) <= 3
+        assert not pace.may_go_on(10 * TURN, now + 1)
 
 
 def test_a_machine_that_is_slow_rests_as_long_as_it_was_busy_whatever_is_heard() -> None:
     pace = Pace()
-    assert rests(pace, 1, kept=0.01) == [0.01]
-    assert not pace.on_heard(0, 5.009)
-    assert pace.on_heard(0, 5.011)
-    assert rests(pace, 1) == [0.001]
+    through(pace, 5.0)
+    assert pace.may_go_on(0, 6.0)
+    assert [sent(pace, 6.0, kept=0.01) for _ in range(4)] == [0, 0, 0, 0.04]
+    assert not pace.may_go_on(0, 6.039)
+    assert pace.may_go_on(0, 6.041)
 
 
 def test_a_backlog_that_ends_leaves_nothing_to_the_next() -> None:
     pace = Pace()
-    assert rests(pace, 1) == [0.001]
-    pace.on_rested()
-    rests(pace, 1, kept=0.01, unheard=TURN)
-    pace.on_through()
-    assert rests(pace, 1) == [0.001]
+    for _ in range(100):  # as fast as it goes, while nobody sends
+        sent(pace, 5.0, kept=0.01)
+        pace.on_through()
+    assert sent(pace, 5.0001, kept=0.00001) == 0.001
+    assert pace.may_go_on(0, 5.0003)

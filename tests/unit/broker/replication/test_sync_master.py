@@ -59,7 +59,7 @@ async def test_where_producers_wait_for_a_slave_it_is_sent_before_anything_else_
 async def test_a_slave_that_is_waited_for_gets_all_of_a_turn_at_once_and_one_that_catches_up_a_portion_a_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(filling, "_TURN", 1)
+    monkeypatch.setattr(filling, "_TURN", 50)
     for sync in (True, False):
         async with pair(sync=sync, ha_transfer_batch_size=50) as p:
             await replicas(p)

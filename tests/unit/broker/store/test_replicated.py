@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from typing import Any
 
@@ -10,13 +11,14 @@ import pytest
 
 from rmq.broker.store import catch_up
 from rmq.broker.store.log.gate import Gate
+from rmq.broker.store.log.reader import LogReader
 from rmq.broker.store.state import Queue
 from rmq.broker.store.store import Store
 from rmq.protocol.errors import StoreError
 from rmq.runtime.world import World
 from rmq.testing.simloop import run
 from rmq.testing.simworld import SimNode, SimOffload, Simulation
-from tests.support.scenes.store import LOG_SIZE, bodies, found_keys, opened, put, small, snapshot
+from tests.support.scenes.store import LOG_SIZE, bodies, die, found_keys, opened, put, small, snapshot
 from tests.support.virtual import eventually
 
 #: More than half of it lies in the third file.
@@ -134,6 +136,81 @@ def test_what_is_in_memory_yet_is_dispatched_without_a_read_and_together() -> No
         await same(wire.store, copy)
         await wire.store.stop()
         await copy.stop()
+
+    run(main())
+
+
+@pytest.mark.parametrize("group", [False, True])
+def test_a_backlog_that_comes_in_goes_before_the_queues_which_trail_within_bounds(
+    monkeypatch: pytest.MonkeyPatch, group: bool
+) -> None:
+    """Parts of 300 bytes take 20 ms: 8 times as long lies between two of them, until no more comes in."""
+    for name, value in (("_DENSE", 5_000), ("_PART", 300), ("_ENOUGH", 0)):
+        monkeypatch.setattr(catch_up, name, value)
+
+    async def main() -> None:
+        wire = await master(COUNT)
+        copy = await slave(node().world)
+        copy._catch_up._may_trail = not group
+        loop = asyncio.get_running_loop()
+        parts: list[tuple[float, int]] = []
+        advance = copy.dispatcher.advance
+
+        async def slow(reader: LogReader, limit: int, dispatched: Any = None) -> int:
+            parts.append((loop.time(), limit))
+            await asyncio.sleep(0.02)
+            return await advance(reader, limit, dispatched)
+
+        monkeypatch.setattr(copy.dispatcher, "advance", slow)
+        while wire.sent < wire.store.log.end:
+            copy.append_raw(*wire.next(200))
+            await asyncio.sleep(0.01)
+        came, position = loop.time(), copy.dispatcher.position
+        await settled(copy)
+        if group:
+            assert {limit for _, limit in parts} == {catch_up._STEP}
+        else:
+            trailing = [part for part in parts if part[1] == 300]
+            ended = next(part for part in parts if part[0] > trailing[-1][0])
+            rests = [after - before for (before, _), (after, _) in itertools.pairwise(trailing)]
+            assert len(rests) >= 5
+            assert rests == pytest.approx([0.16] * len(rests), abs=0.011)
+            assert 300 * len(trailing) <= position < copy.log.end / 2
+            assert ended == (pytest.approx(came, abs=0.05), catch_up._STEP)
+        await same(wire.store, copy)
+        await wire.store.stop()
+        await copy.stop()
+
+    run(main())
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_slave_that_ends_while_its_queues_trail_has_all_in_them_when_it_is_a_master(
+    monkeypatch: pytest.MonkeyPatch, killed: bool
+) -> None:
+    async def main() -> None:
+        wire = await master(COUNT)
+        simulation = Simulation(9)
+        here = simulation.node("s")
+        copy = await slave(here.world)
+        copy.append_raw(*wire.next(2000))
+        await asyncio.sleep(1)
+        assert copy.dispatcher.position > 1000
+        monkeypatch.setattr(copy._catch_up, "wake", lambda: None)
+        while wire.sent < wire.store.log.end:
+            copy.append_raw(*wire.next(2000))
+        assert copy.dispatcher.behind > wire.store.log.end / 2
+        world = here.world
+        if killed:
+            world = simulation.kill(here)
+            await die(copy)
+        else:
+            await copy.stop()
+        promoted = await opened(world, small())
+        assert not promoted.dispatcher.behind
+        await same(wire.store, promoted)
+        await promoted.stop()
+        await wire.store.stop()
 
     run(main())
 
