@@ -31,11 +31,12 @@ _STEP = 4 << 20
 _GATHER = 0.005
 _ENOUGH = 128 << 10
 #: Bytes a second that only a backlog comes with. It goes first, since the master has the only other copy of it: queues
-#: are filled in parts of so many bytes, and for this share of the time at least, so that they never fall behind without
-#: bound. What is left when the backlog is through comes at full speed.
-_DENSE = 100 << 20
+#: are filled in parts of so many bytes, and for this share of the time at least, until they are so many bytes behind.
+#: What is left when the backlog is through comes at full speed.
+_DENSE = 128 << 20
 _PART = 512 << 10
 _SHARE = 1 / 8
+_FARTHEST = 4 << 30
 #: Seconds over which the speed is measured, at least.
 _MEASURED = 0.01
 
@@ -124,7 +125,8 @@ class CatchUp:
         """Whether the log grows as a backlog does."""
         end, at = self._measured
         if now - at >= _MEASURED:
-            self._dense = self._may_trail and self._log.end - end >= _DENSE * (now - at)
+            grows = self._log.end - end >= _DENSE * (now - at)
+            self._dense = grows and self._may_trail and self._dispatcher.behind < _FARTHEST
             self._measured = self._log.end, now
         return self._dense
 

@@ -140,12 +140,12 @@ def test_what_is_in_memory_yet_is_dispatched_without_a_read_and_together() -> No
     run(main())
 
 
-@pytest.mark.parametrize("group", [False, True])
+@pytest.mark.parametrize(("group", "farthest"), [(False, 1 << 30), (True, 1 << 30), (False, 500)])
 def test_a_backlog_that_comes_in_goes_before_the_queues_which_trail_within_bounds(
-    monkeypatch: pytest.MonkeyPatch, group: bool
+    monkeypatch: pytest.MonkeyPatch, group: bool, farthest: int
 ) -> None:
     """Parts of 300 bytes take 20 ms: 8 times as long lies between two of them, until no more comes in."""
-    for name, value in (("_DENSE", 5_000), ("_PART", 300), ("_ENOUGH", 0)):
+    for name, value in (("_DENSE", 5_000), ("_PART", 300), ("_ENOUGH", 0), ("_FARTHEST", farthest)):
         monkeypatch.setattr(catch_up, name, value)
 
     async def main() -> None:
@@ -169,6 +169,8 @@ def test_a_backlog_that_comes_in_goes_before_the_queues_which_trail_within_bound
         await settled(copy)
         if group:
             assert {limit for _, limit in parts} == {catch_up._STEP}
+        elif farthest < 1000:
+            assert position > copy.log.end - 2000
         else:
             trailing = [part for part in parts if part[1] == 300]
             ended = next(part for part in parts if part[0] > trailing[-1][0])
