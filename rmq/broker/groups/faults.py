@@ -5,6 +5,7 @@ from __future__ import annotations
 from rmq.protocol.bodies.group import SubscriptionGroupConfig
 from rmq.protocol.bodies.pop import SetMessageRequestModeRequestBody
 from rmq.protocol.names import RETRY_PREFIX
+from rmq.protocol.numbers import INT_MAX, is_whole
 
 __all__ = ["group_config_fault", "mode_fault"]
 
@@ -28,6 +29,14 @@ def group_config_fault(config: SubscriptionGroupConfig) -> str | None:
     ):
         if broker < 0:
             return f"{key}={broker}: brokers have ids from 0 on"
+    for key, number in (
+        ("retryQueueNums", config.retry_queue_nums),
+        ("retryMaxTimes", config.retry_max_times),
+        ("consumeTimeoutMinute", config.consume_timeout_minute),
+        ("groupSysFlag", config.group_sys_flag),
+    ):
+        if number is not None and not is_whole(number, INT_MAX, -INT_MAX - 1):
+            return f"{key}={number}: no 32-bit number"
     return None
 
 

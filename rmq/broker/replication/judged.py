@@ -13,12 +13,13 @@ from rmq.broker.groups.faults import group_config_fault, mode_fault
 from rmq.broker.reserved import name_fault
 from rmq.broker.topics.names import topic_config_fault
 from rmq.protocol.bodies.body import LENIENT_BYTES, read_json
-from rmq.protocol.bodies.group import SubscriptionGroupConfig
+from rmq.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
 from rmq.protocol.bodies.pop import SetMessageRequestModeRequestBody
 from rmq.protocol.bodies.topic import DataVersion, TopicConfig
 from rmq.protocol.errors import BodyError
+from rmq.protocol.numbers import INT_MAX, is_whole
 
-__all__ = ["Answer", "groups", "modes", "read_answer", "topics"]
+__all__ = ["Answer", "forbidden", "groups", "modes", "read_answer", "topics"]
 
 T = TypeVar("T")
 
@@ -73,6 +74,32 @@ async def groups(table: Mapping[str, object]) -> tuple[dict[str, SubscriptionGro
         return name_fault(name) or group_config_fault(config) or _two_names(name, config.group_name)
 
     return await _judged(table, SubscriptionGroupConfig.from_object, fault)
+
+
+async def forbidden(table: object) -> tuple[dict[str, dict[str, int]], dict[str, str]]:
+    """What groups may not do with topics, as bits; of a group of which one is refused, nothing is taken.
+
+    :param table: None where the master has none: 4.9 has no such member.
+    :raises BodyError: it is no table.
+    """
+    if table is None:
+        return {}, {}
+    if not isinstance(table, dict):
+        raise BodyError("forbiddenTable is no object")
+
+    def read(value: object) -> dict[str, int]:
+        found = SubscriptionGroupTable.from_object({"forbiddenTable": {"": value}}).forbidden_table or {}
+        return found[""]
+
+    def fault(group: str, bits_of: dict[str, int]) -> str | None:
+        wide = next((topic for topic, bits in bits_of.items() if not is_whole(bits, INT_MAX, -INT_MAX - 1)), None)
+        return (
+            name_fault(group)
+            or next(filter(None, map(name_fault, bits_of)), None)
+            or (None if wide is None else f"{wide:.40}={bits_of[wide]}: no 32-bit number")
+        )
+
+    return await _judged(table, read, fault)
 
 
 async def modes(

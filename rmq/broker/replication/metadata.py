@@ -11,7 +11,6 @@ Each table is asked for, judged and kept by itself: one that cannot be had keeps
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
@@ -303,13 +302,21 @@ class MetadataSync:
     async def _take_groups(self, body: bytes, same: bool) -> None:
         answer = judged.read_answer(body, "subscriptionGroupTable")
         version = answer.version()
-        forbidden = SubscriptionGroupTable.from_object({"forbiddenTable": answer.whole.get("forbiddenTable")})
         configs, refused = await judged.groups(answer.table)
         self._tell("subscription group", refused)
         kept = {name: self._groups.get(name) for name in refused}
         configs |= {name: config for name, config in kept.items() if config is not None}
-        table = dataclasses.replace(forbidden, subscription_group_table=configs)
-        self._groups.replace_all(table, version)
+        held = self._groups.forbidden
+        try:
+            forbidden, refused = await judged.forbidden(answer.whole.get("forbiddenTable"))
+        except BodyError as error:
+            forbidden, refused = dict(held), {}
+            self._complaints.say(log.error, "this slave keeps what it forbids to groups: the master's %s", error)
+        self._tell("list of what is forbidden to group", refused)
+        forbidden |= {group: held[group] for group in refused if group in held}
+        self._groups.replace_all(
+            SubscriptionGroupTable(subscription_group_table=configs, forbidden_table=forbidden), version
+        )
 
     async def _take_modes(self, body: bytes, same: bool) -> None:
         answer = judged.read_answer(body, "messageRequestModeMap")

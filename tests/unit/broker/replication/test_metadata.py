@@ -273,6 +273,7 @@ async def test_nonsense_in_a_table_costs_itself_and_what_was_under_its_name_stay
         await scene.send("T", "a", "b")
         scene.master.groups.find("g")
         await scene.commit("master", "g", "T", 1)
+        scene.master.groups.let_read("h", "U", False)
         for group in ("g", "h"):
             mode = SetMessageRequestModeRequestBody(topic="T", consumer_group=group, mode="POP", pop_share_queue_num=2)
             await scene.ask("master", Command(RequestCode.SET_MESSAGE_REQUEST_MODE, body=mode.encode()))
@@ -288,7 +289,8 @@ async def test_nonsense_in_a_table_costs_itself_and_what_was_under_its_name_stay
             b'{"topicName":"U"},"V":{"topicName":"V","perm":"x"},"W":{"topicName":"W","perm":99},"X":7}}' % version,
             RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: b'{%b,"subscriptionGroupTable":{"g":{"groupName":"g",'
             b'"retryMaxTimes":"x"},"i":{"groupName":"i"},"j":{"groupName":"k"},"l":{"groupName":"l","brokerId":-1},'
-            b'" ":{"groupName":" "}}}' % version,
+            b'" ":{"groupName":" "},"m":{"groupName":"m","retryQueueNums":1099511627776}},"forbiddenTable":{"g":{"T":"x"},'
+            b'"h":{"T":4294967296},"i":{"T":2},"":7,"j":{"a\\u0007b":2}}}' % version,
             RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: b'{"messageRequestModeMap":{"T":{"g":{"topic":"T",'
             b'"consumerGroup":"g","mode":"SHOUT"},"i":{"topic":"T","consumerGroup":"i","mode":"POP"}},"U":3,'
             b'"%RETRY%g":{"g":{"topic":"%RETRY%g","consumerGroup":"g","mode":"POP"}}}}',
@@ -310,7 +312,8 @@ async def test_nonsense_in_a_table_costs_itself_and_what_was_under_its_name_stay
         known = groups.get("g")
         assert known is not None
         assert known.retry_max_times == 16
-        assert [groups.get(name) is not None for name in "ijkl "] == [True, False, False, False, False]
+        assert [groups.get(name) is not None for name in "ijklm "] == [True, False, False, False, False, False]
+        assert groups.forbidden == {"h": {"U": 4}, "i": {"T": 2}}
         assert [(modes.get("T", group).mode) for group in "ghi"] == ["POP", "PULL", "POP"]
         assert set(modes.all()) == {"T"}
         assert (offset(scene), offset(scene, "i")) == (1, 2)
@@ -318,6 +321,28 @@ async def test_nonsense_in_a_table_costs_itself_and_what_was_under_its_name_stay
         told = [record.message for record in caplog.records if "this slave does not take" in record.message]
         assert any("'T'" in line and "readQueueNums=-1: a topic has 0 or more" in line for line in told)
         assert scene.slave._missing() is None
+
+
+@in_virtual_time
+async def test_what_is_forbidden_and_no_table_leaves_what_was_and_keeps_no_group_out() -> None:
+    async with pair() as scene:
+        scene.master.groups.let_read("g", "T", False)
+        await rounds(scene)
+        slave = scene.slave.roles.slave
+        assert slave is not None
+
+        async def ask(master: str, table: metadata._Table) -> bytes | None:
+            if table.code != RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG:
+                return None
+            return (
+                b'{"dataVersion":{"counter":9,"timestamp":9},"subscriptionGroupTable":{"i":{"groupName":"i"}},'
+                b'"forbiddenTable":[1]}'
+            )
+
+        slave.metadata._ask = ask  # type: ignore[method-assign]
+        await rounds(scene)
+        assert scene.slave.groups.get("i") is not None
+        assert scene.slave.groups.forbidden == {"g": {"T": 4}}
 
 
 def test_the_rhythm_is_javas() -> None:
