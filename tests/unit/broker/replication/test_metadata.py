@@ -289,8 +289,8 @@ async def test_nonsense_in_a_table_costs_itself_and_what_was_under_its_name_stay
             b'{"topicName":"U"},"V":{"topicName":"V","perm":"x"},"W":{"topicName":"W","perm":99},"X":7}}' % version,
             RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: b'{%b,"subscriptionGroupTable":{"g":{"groupName":"g",'
             b'"retryMaxTimes":"x"},"i":{"groupName":"i"},"j":{"groupName":"k"},"l":{"groupName":"l","brokerId":-1},'
-            b'" ":{"groupName":" "},"m":{"groupName":"m","retryQueueNums":1099511627776}},"forbiddenTable":{"g":{"T":"x"},'
-            b'"h":{"T":4294967296},"i":{"T":2},"":7,"j":{"a\\u0007b":2}}}' % version,
+            b'" ":{"groupName":" "},"m":{"groupName":"m","retryQueueNums":1099511627776}},'
+            b'"forbiddenTable":{"g":{"T":"x"},"h":{"T":4294967296},"i":{"T":2},"":7,"j":{"a\\u0007b":2}}}' % version,
             RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: b'{"messageRequestModeMap":{"T":{"g":{"topic":"T",'
             b'"consumerGroup":"g","mode":"SHOUT"},"i":{"topic":"T","consumerGroup":"i","mode":"POP"}},"U":3,'
             b'"%RETRY%g":{"g":{"topic":"%RETRY%g","consumerGroup":"g","mode":"POP"}}}}',
