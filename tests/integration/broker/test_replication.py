@@ -96,7 +96,7 @@ def test_strangers_are_closed_and_cost_bounded_memory_while_a_slave_follows(tmp_
 
         lazy = await connected(report(0))
         await until(lambda: len(service.slaves()) == 2)
-        crowd = [await connected(b"") for _ in range(200)]
+        crowd = [await connected(b"") for _ in range(1000)]
         queue = leader.queues.get_or_create("T", 0)
         for number in range(240):
             leader.append([put(queue, b"%d" % number * 8000)])
