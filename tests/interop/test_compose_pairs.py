@@ -1,27 +1,13 @@
-"""``docker/compose-pairs.yaml`` without Docker: network namespaces with its containers' addresses and commands.
-
-What is not seen here is the image itself (tests/unit/house/test_packaging.py reads the Dockerfile).
-"""
+"""``docker/compose-pairs.yaml`` without Docker: two pairs serve, and one goes on without its master."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import shutil
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
-import pytest
-import yaml
+from tests.support.interop.composed import Composed, composed, until
 
-from tests.support.daemons import ROOT, environment
-
-_PATIENCE = 60.0
 _COUNT = 100
 _SEND = """
 import sys
@@ -47,131 +33,30 @@ print(len(got))
 """
 
 
-def ip(*words: str, check: bool = True) -> None:
-    subprocess.run(["ip", *words], check=check, capture_output=True, text=True, timeout=20)
+def test_two_pairs_serve_and_one_goes_on_without_its_master(tmp_path: Path) -> None:
+    with composed(tmp_path, "compose-pairs.yaml") as made:
+        serve(made)
 
 
-class Composed:
-    """The services, each in a namespace of its own, joined by a bridge in another one."""
-
-    def __init__(self, folder: Path) -> None:
-        compose: dict[str, Any] = yaml.safe_load((ROOT / "docker/compose-pairs.yaml").read_text())
-        self.services = compose["services"]
-        self.folder = folder
-        self.addresses = {name: one["networks"]["rmq"]["ipv4_address"] for name, one in self.services.items()}
-        self.namesrv = f"{self.addresses['namesrv']}:9876"
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        # Above those of the services, and not the gateway.
-        self._all = {**self.addresses, "client": self.addresses["namesrv"].rpartition(".")[0] + ".200"}
-
-    def _space(self, name: str) -> str:
-        return f"rmqtest-{os.getpid()}-{name}"
-
-    def build(self) -> None:
-        """Make namespaces and wires."""
-        switch = self._space("switch")
-        ip("netns", "add", switch)
-        ip("-n", switch, "link", "add", "br0", "type", "bridge")
-        ip("-n", switch, "link", "set", "br0", "up")
-        for number, (name, address) in enumerate(self._all.items()):
-            space, port = self._space(name), f"port{number}"
-            ip("netns", "add", space)
-            ip("-n", space, "link", "set", "lo", "up")
-            ip("-n", space, "link", "add", "eth0", "type", "veth", "peer", "name", port, "netns", switch)
-            ip("-n", switch, "link", "set", port, "master", "br0", "up")
-            ip("-n", space, "addr", "add", f"{address}/24", "dev", "eth0")
-            ip("-n", space, "link", "set", "eth0", "up")
-
-    def close(self) -> None:
-        for process in self.processes.values():
-            if process.poll() is None:
-                process.kill()
-            process.wait()
-        for name in (*self._all, "switch"):
-            ip("netns", "del", self._space(name), check=False)
-
-    def _words(self, name: str, program: str, *words: str) -> list[str]:
-        return ["ip", "netns", "exec", self._space(name), sys.executable, "-m", f"rmq.cli.{program}", *words]
-
-    def up(self, name: str) -> None:
-        """Start a service: its command, with the image's folder and the network's names as they are here."""
-        service = self.services[name]
-        program, *words = (
-            word.replace("/opt/rmq", str(ROOT)).replace("namesrv:9876", self.namesrv) for word in service["command"]
-        )
-        home = self.folder / name
-        home.mkdir(exist_ok=True)
-        env = environment(home, RMQ_BIND_ADDRESS="", **service.get("environment", {}))
-        with (home / "out").open("ab") as out:
-            self.processes[name] = subprocess.Popen(
-                [*self._words(name, program), *words], env=env, cwd=home, stdout=out, stderr=out
-            )
-
-    def kill(self, name: str) -> None:
-        """As its machine goes."""
-        self.processes[name].kill()
-        self.processes[name].wait()
-
-    def ask(self, program: str, *words: str, at: str = "client") -> str:
-        """What a command prints at a machine; "" while it fails."""
-        ended = subprocess.run(
-            self._words(at, program, *words), env=environment(self.folder), capture_output=True, text=True, timeout=60,
-            check=False,
-        )  # fmt: skip
-        return ended.stdout if not ended.returncode else ""
-
-    def run(self, program: str) -> str:
-        """What a program of the SDK prints at the client's machine."""
-        words = ["ip", "netns", "exec", self._space("client"), sys.executable, "-c", program, self.namesrv, str(_COUNT)]
-        ended = subprocess.run(words, env=environment(self.folder), capture_output=True, text=True, timeout=100)
-        assert not ended.returncode, ended.stderr[-2000:]
-        return ended.stdout.strip()
-
-
-def until(true: Callable[[], object]) -> None:
-    end = time.monotonic() + _PATIENCE
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.5)
-
-
-@pytest.fixture
-def composed(tmp_path: Path) -> Iterator[Composed]:
-    made = Composed(tmp_path)
-    if sys.platform != "linux" or os.geteuid() or shutil.which("ip") is None:
-        pytest.skip("network namespaces need Linux, root and the command ip")
-    try:
-        try:
-            made.build()
-        except subprocess.CalledProcessError as error:
-            pytest.skip(f"no network namespaces here: {error.stderr}")
-        yield made
-    finally:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            made.close()
-
-
-def test_two_pairs_serve_and_one_goes_on_without_its_master(composed: Composed) -> None:
-    for name in composed.services:
-        composed.up(name)
-    program, *words = composed.services["namesrv"]["healthcheck"]["test"][1:]
-    until(lambda: composed.ask(program, *words, at="namesrv"))
+def serve(made: Composed) -> None:
+    for name in made.services:
+        made.up(name)
+    program, *words = made.services["namesrv"]["healthcheck"]["test"][1:]
+    until(lambda: made.ask(program, *words, at="namesrv"))
 
     def in_sync() -> bool:
-        told = composed.ask("mqadmin", "haStatus", "-n", composed.namesrv, "-c", "DefaultCluster")
+        told = made.ask("mqadmin", "haStatus", "-n", made.namesrv, "-c", "DefaultCluster")
         return sum(line.split()[:2] == ["#InSyncSlaveNum", "1"] for line in told.splitlines()) == 2
 
     until(in_sync)
-    assert composed.ask("mqadmin", "updateTopic", "-n", composed.namesrv, "-c", "DefaultCluster", "-t", "Pairs")
-    assert composed.run(_SEND) == "SEND_OK@broker-a SEND_OK@broker-b"
+    assert made.ask("mqadmin", "updateTopic", "-n", made.namesrv, "-c", "DefaultCluster", "-t", "Pairs")
+    assert made.run(_SEND, _COUNT) == "SEND_OK@broker-a SEND_OK@broker-b"
     time.sleep(11)  # a slave asks its master for topics every ten seconds
-    composed.kill("broker-a")
-    assert composed.run(_CONSUME) == str(_COUNT)
-    composed.up("broker-a")
+    made.kill("broker-a")
+    assert made.run(_CONSUME, _COUNT) == str(_COUNT)
+    made.up("broker-a")
     until(in_sync)
-    assert composed.run(_SEND) == "SEND_OK@broker-a SEND_OK@broker-b"
-    for process in composed.processes.values():
+    assert made.run(_SEND, _COUNT) == "SEND_OK@broker-a SEND_OK@broker-b"
+    for process in made.processes.values():
         process.send_signal(signal.SIGTERM)
-    assert {name: process.wait(40) for name, process in composed.processes.items()} == dict.fromkeys(
-        composed.services, 0
-    )
+    assert {name: process.wait(40) for name, process in made.processes.items()} == dict.fromkeys(made.services, 0)

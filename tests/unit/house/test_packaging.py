@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from rmq.broker.raft.peers import Peers
 from rmq.broker.settings import BrokerSettings
 from rmq.cli.reference import page
 from rmq.namesrv.settings import NamesrvSettings
@@ -114,6 +115,37 @@ def test_the_compose_file_of_two_pairs_makes_two_pairs() -> None:
         for one in "ab"
         for number in (0, 1)
     }
+
+
+def test_the_compose_file_of_a_group_makes_a_group() -> None:
+    compose = composed("compose-group.yaml")
+    (subnet,) = (ip_network(one["subnet"]) for one in compose["networks"]["rmq"]["ipam"]["config"])
+    places, made = [], {}
+    for name, service in compose["services"].items():
+        address = service["networks"]["rmq"]["ipv4_address"]
+        assert ip_address(address) in subnet
+        places += [address, *service["volumes"]]
+        if not name.startswith("namesrv"):
+            settings = BrokerSettings.from_sources(env=service["environment"])
+            settings.validate()
+            peers = Peers.of(settings)
+            assert (peers.members.me, settings.broker_ip1, peers.at[name]) == (name, address, (address, 40911))
+            assert service["command"] == ["mqbroker", "-n", "namesrv:9876;namesrv-b:9876"]
+            made[name] = peers.group, settings.broker_name, peers.at
+    assert len(set(places)) == len(places)
+    assert set(made) == {"n0", "n1", "n2"}
+    assert len({str(one) for one in made.values()}) == 1
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "conf/dledger").iterdir()), ids=lambda path: path.stem)
+def test_every_sample_of_a_group_is_a_member_we_can_run(path: Path) -> None:
+    settings = BrokerSettings.from_sources(file=str(path))
+    settings.validate()
+    peers = Peers.of(settings)
+    number = int(path.stem[-1])
+    assert (peers.group, peers.members.me) == ("RaftNode00", f"n{number}")
+    assert settings.listen_port == 30911 + 10 * number
+    assert peers.at == {f"n{one}": ("127.0.0.1", 40911 + one) for one in range(3)}
 
 
 @pytest.mark.parametrize("name", ["mqnamesrv", "mqbroker", "mqshutdown", "mqadmin"])
