@@ -92,6 +92,8 @@ class BrokerApp:
         :raises ConfigError: a port is taken, or an address is not one of this machine.
         :raises StoreError: the store cannot be opened.
         """
+        if self.settings.d_leger_peers.strip() and not self.settings.enable_dleger_commit_log:
+            log.warning("dLegerPeers is set, and enableDLegerCommitLog is not: this is a plain broker, and of no group")
         if self.settings.broker_role == "SYNC_MASTER" and not self.settings.enable_dleger_commit_log:
             log.warning(
                 "brokerRole=SYNC_MASTER: until a slave follows, every send that waits is answered with "

@@ -909,6 +909,8 @@ class BrokerSettings(AclSettings):
             if self.broker_id <= MASTER_ID:
                 raise self.refused("brokerId", "a SLAVE has an id above 0 that no other slave of its brokerName has")
         elif self.broker_id != MASTER_ID:
+            if self.enable_dleger_commit_log:
+                raise self.refused("brokerId", "with enableDLegerCommitLog the group says who has which: leave it out")
             raise self.refused("brokerId", f"a {self.broker_role} has brokerId {MASTER_ID}")
         for key in ("brokerName", "brokerClusterName"):
             if any(c.isspace() or c in ",;" for c in self.get(key)):

@@ -262,3 +262,23 @@ async def test_an_address_of_another_machine_is_told(caplog: pytest.LogCaptureFi
         told = [one.message for one in caplog.records if one.levelno >= logging.WARNING]
         assert any("10.77.0.1:40911 as this member, which is no address of this machine" in one for one in told), told
         assert any("nowhere:40911" in one for one in told), told
+
+
+@in_virtual_time
+async def test_an_address_that_is_every_machines_own_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = GroupCluster(seed=10)
+    cluster.waits = True
+    async with cluster:
+        await cluster.begin("n0", dLegerPeers=f"n0-127.0.0.1:{PORT};n1-10.0.0.4:{PORT};n2-10.0.0.5:{PORT}")
+        await asyncio.sleep(1)
+        assert "and 10.0.0.4, 10.0.0.5 as others: these look for it on their own machines" in caplog.text
+
+
+@in_virtual_time
+async def test_a_broker_that_was_to_be_a_member_says_that_it_is_none(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = GroupCluster(seed=12)
+    cluster.waits = True
+    async with cluster:
+        await cluster.begin("n0", enableDLegerCommitLog="false")
+        cluster.members.clear()
+        assert "dLegerPeers is set, and enableDLegerCommitLog is not: this is a plain broker" in caplog.text

@@ -123,6 +123,9 @@ class Links:
             except OSError as error:  # a timeout, too
                 log.warning("%s, and no address is known for that name here: %s", where, error.strerror or "no answer")
                 return
+        elsewhere = [other for other, _ in self._peers.at.values() if not _is_loopback(other)]
+        if found and elsewhere and all(one.is_loopback for one in found):
+            log.warning("%s, and %s as others: these look for it on their own machines", where, ", ".join(elsewhere))
         own = [addresses.host(text) for _, text in self._world.identity.addresses()]
         if found and not any(one.is_loopback or one in own for one in found):
             log.warning(
@@ -261,6 +264,14 @@ class Links:
             log.warning, "the connection of %s to this member of the group is closed: %s", link.peer, error
         )
         link.refuse(str(error))
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether it is this machine's own for everybody; of a name that is known of one alone."""
+    try:
+        return addresses.host(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _called(disk: str, to: str) -> str:

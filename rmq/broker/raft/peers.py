@@ -44,10 +44,14 @@ class Peers:
             number = name[1:]
             if not dash or not number.isascii() or not number.isdigit() or len(number) > 6:
                 raise settings.refused("dLegerPeers", f"{part.strip()!r} is no member: write n0-host:port;n1-host:port")
+            if "," in address:
+                raise settings.refused("dLegerPeers", "members are separated by ';': write n0-host:port;n1-host:port")
             try:
                 place = addresses.parse(address)
             except ConfigError as error:
                 raise settings.refused("dLegerPeers", str(error)) from None
+            if any(char.isspace() for char in place[0]) or _is_no_ip(place[0]):
+                raise settings.refused("dLegerPeers", f"{place[0]!r} is no host: give a name or an IP address")
             if name in at or place in at.values() or any(int(number) == int(other[1:]) for other in at):
                 raise settings.refused(
                     "dLegerPeers",
@@ -58,6 +62,12 @@ class Peers:
             raise settings.refused("dLegerPeers", f"names {len(at)} members: a group has 3, 5 or 7")
         if settings.d_leger_self_id not in at:
             raise settings.refused("dLegerSelfId", f"is none of the members {', '.join(at)} of dLegerPeers")
+        if at[settings.d_leger_self_id][1] in (settings.listen_port, settings.listen_port - 2):
+            raise settings.refused(
+                "dLegerPeers",
+                f"clients are served on the port of {settings.d_leger_self_id} (listenPort, and 2 below): members have "
+                "another one for each other",
+            )
         preferred = settings.preferred_leader_id.strip() or None
         if preferred is not None and preferred not in at:
             raise settings.refused("preferredLeaderId", f"is none of the members {', '.join(at)} of dLegerPeers")
@@ -66,3 +76,14 @@ class Peers:
             settings.d_leger_self_id, tuple(at), preferred=preferred, election=election, heartbeat=election / 5
         )
         return cls(settings.d_leger_group or settings.broker_name, members, at)
+
+
+def _is_no_ip(host: str) -> bool:
+    """Whether it looks like an IPv4 address, and is none."""
+    if not all(char.isdigit() or char == "." for char in host):
+        return False
+    try:
+        addresses.host(host)
+    except ValueError:
+        return True
+    return False

@@ -41,7 +41,9 @@ def test_the_group_is_named_after_its_broker() -> None:
         ("dLegerPeers", "n0-a:1;n1-b:1;n1-c:1"), ("dLegerPeers", "n0-a:1;n1-a:1;n2-c:1"),
         ("dLegerPeers", "n0-a:1;n1-b:1;n2-c:1;n3-d:1"), ("dLegerPeers", "n0-a:1;n1-b:x;n2-c:1"),
         ("dLegerPeers", "n0-a:1;n00-b:1;n1-c:1"), ("dLegerSelfId", "n7"), ("dLegerSelfId", ""),
-        ("preferredLeaderId", "n9"), ("brokerRole", "SLAVE"),
+        ("preferredLeaderId", "n9"), ("brokerRole", "SLAVE"), ("brokerId", "1"),
+        ("dLegerPeers", "n0-a:1;n1-10.0.0.300:1;n2-c:1"), ("dLegerPeers", "n0-a:1;n1-b c:1;n2-c:1"),
+        ("dLegerPeers", "n0-a:1;n1-b:10911;n2-c:1"), ("dLegerPeers", "n0-a:1;n1-b:10909;n2-c:1"),
     ],
 )  # fmt: skip
 def test_what_makes_no_group_is_refused_with_its_key(key: str, value: str) -> None:
@@ -53,6 +55,31 @@ def test_what_makes_no_group_is_refused_with_its_key(key: str, value: str) -> No
 
     with pytest.raises(ConfigError, match=key):
         look()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "what"),
+    [
+        ("dLegerPeers", "n0-a:1,n1-b:1,n2-c:1", "members are separated by ';'"),
+        ("dLegerPeers", "n0-a:1;n1-b:1", "names 2 members: a group has 3, 5 or 7"),
+        ("dLegerPeers", "n0-a:1;n1-b:1;n1-c:1", "'n1-c:1' is there twice"),
+        ("dLegerPeers", "n0-a;n1-b:1;n2-c:1", "'a' is no address: write host:port"),
+        ("dLegerSelfId", "n7", "is none of the members n0, n1, n2 of dLegerPeers"),
+        ("dLegerPeers", "n0-a:1;n1-b:10911;n2-c:1", "clients are served on the port of n1"),
+        ("brokerId", "2", "the group says who has which: leave it out"),
+    ],
+)
+def test_a_mistake_is_one_clear_line(key: str, value: str, what: str) -> None:
+    made = settings(**{key: value})
+
+    def look() -> None:
+        made.validate()
+        Peers.of(made)
+
+    with pytest.raises(ConfigError) as caught:
+        look()
+    assert what in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_samples_of_java_have_no_role() -> None:
