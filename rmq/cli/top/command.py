@@ -163,7 +163,17 @@ def _figures(told: dict[str, str]) -> BrokerFigures:
         int(number("msgGetTotalTodayNow")),
         max(number("commitLogDiskRatio"), 0.0),
         int(number("sendThreadPoolQueueHeadWaitTimeMills")),
+        _elected(told),
     )
+
+
+def _elected(told: dict[str, str]) -> str:
+    """How a group that elects its master is, as the one that was asked sees it."""
+    if "raftMember" not in told:
+        return ""
+    leader = told.get("raftLeader", "unknown")
+    others = told.get("raftMembersConnected", "?")
+    return f"{'nobody' if leader == 'unknown' else leader} leads, {others} others there"
 
 
 def _lines(view: View, left: int, *, whole: bool) -> Iterable[str]:

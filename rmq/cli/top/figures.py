@@ -28,6 +28,8 @@ class BrokerFigures:
     disk: float
     #: Milliseconds that the oldest send waits.
     wait: int
+    #: Of a group that elects its master: who leads, and how many of the others are there; "" of other brokers.
+    elected: str = ""
 
 
 @dataclass(slots=True)
@@ -87,6 +89,7 @@ def between(old: Stand, new: Stand, *, by: str = "lag", whole: bool = True) -> V
             "outTps": rate(was.got if was else None, one.got),
             "waitMs": one.wait,
             "disk": round(one.disk, 2),
+            **({"group": one.elected} if one.elected else {}),
         }
         for name, one in sorted(new.brokers.items())
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rmq.cli.top.command import _figures as read
 from rmq.cli.top.figures import BrokerFigures, Stand, between
 from rmq.protocol.queue import MessageQueue
 
@@ -71,3 +72,15 @@ def test_rows_are_ordered_and_those_of_brokers_and_idle_retries_left_out() -> No
         ("b", "T"), ("a", "T"), ("b", "%RETRY%b"),
     ]  # fmt: skip
     assert next(row["group"] for row in between(old, new, by="in").groups) == "a"
+
+
+def test_a_group_that_elects_its_master_says_who_leads() -> None:
+    told = {"raftMember": "n1", "raftLeader": "n1", "raftMembersConnected": "1 of 2"}
+    figures = read(told)
+    assert figures.elected == "n1 leads, 1 of 2 others there"
+    assert read({**told, "raftLeader": "unknown"}).elected == "nobody leads, 1 of 2 others there"
+    assert read({}).elected == ""
+    (row,) = between(Stand(0.0), Stand(1.0, {"b": figures})).brokers
+    assert row["group"] == "n1 leads, 1 of 2 others there"
+    (row,) = between(Stand(0.0), Stand(1.0, {"b": read({})})).brokers
+    assert "group" not in row
