@@ -106,12 +106,14 @@ async def group_of(admin: AdminClient, name: str, out: Output) -> Group:
 
 async def _is_configured(admin: AdminClient, name: str, out: Output) -> bool:
     """Whether a broker has the group, though nobody used it. :param out: gets brokers that do not say."""
-    masters = [
-        data.broker_addrs[0] for data in (await admin.cluster_info()).broker_addr_table.values()
-        if 0 in data.broker_addrs
-    ]  # fmt: skip
-    tables = await admin.subscription_groups_of(masters)
+    brokers = (await admin.cluster_info()).broker_addr_table
+    tables = await admin.subscription_groups_of(
+        one.broker_addrs[0] for one in brokers.values() if 0 in one.broker_addrs
+    )
     out.lacks(tables)
+    for broker, data in brokers.items():
+        if 0 not in data.broker_addrs:
+            out.failed(broker, "it has no master now")
     return any(name in table.subscription_group_table for table in tables.found.values())
 
 
