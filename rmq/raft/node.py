@@ -62,14 +62,17 @@ class RaftNode:
         times = [self._leading.heartbeat_at, self._leading.quorum_at]
         return min(times if self._leading.heir is None else [*times, self._leading.heir_until])
 
-    @property
-    def nearest(self) -> str | None:
+    def nearest(self, now: float) -> str | None:
         """Of the voters that a leader hears, the one that has most of its log."""
         leading = self._leading
         if leading is None:
             return None
         known = {one: leading.progress[one] for one in self.members.voters if one != self.members.me}
-        places = {one: progress.match for one, progress in known.items() if progress.match is not None}
+        places = {
+            one: progress.match
+            for one, progress in known.items()
+            if progress.match is not None and now - progress.heard < self.members.election
+        }
         return max(places, key=lambda one: places[one], default=None)
 
     def followers(self, now: float) -> dict[str, tuple[Position | None, float]]:

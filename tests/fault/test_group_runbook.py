@@ -139,3 +139,18 @@ async def test_a_master_and_its_slaves_become_a_group() -> None:
         await cluster.alike()
         for name in cluster.names:
             assert len(await cluster.bodies(name, "Topic")) == 50 + len(sent)
+
+
+@in_virtual_time
+async def test_a_leader_hands_over_to_a_member_that_is_there() -> None:
+    """Two of five are away, and have all that is there: neither is waited for, and no send waits for long."""
+    async with GroupCluster(seed=25, size=5) as cluster:
+        leader = await cluster.led_by()
+        await cluster.alike()
+        for name in [name for name in cluster.names if name != leader][:2]:
+            await cluster.kill(name)
+        await asyncio.sleep(5)
+        before = asyncio.get_running_loop().time()
+        await stop(cluster, leader)
+        await eventually(lambda: cluster.leader() is not None)
+        assert asyncio.get_running_loop().time() - before < 1

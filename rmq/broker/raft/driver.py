@@ -302,7 +302,7 @@ class RaftDriver:
     def heir(self) -> str | None:
         """The member that could lead next: the one that has most."""
         node = self.node
-        return None if node is None else node.nearest
+        return None if node is None else node.nearest(self._now())
 
     @property
     def takes_messages(self) -> bool:
