@@ -222,6 +222,19 @@ async def test_addresses_that_are_not_allowed(caplog: pytest.LogCaptureFixture) 
 
 
 @in_virtual_time
+async def test_members_that_are_not_allowed_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    async with GroupCluster(seed=13, settings={"haAllowedAddresses": "10.0.0.1;10.0.0.2;10.0.0.3"}) as cluster:
+        await asyncio.sleep(3)
+        assert sorted(cluster.addresses.values()) == ["10.0.0.2", "10.0.0.3", "10.0.0.4"]
+        told = [one.message for one in caplog.records if "does not name members" in one.message]
+        assert (
+            told
+            == ["haAllowedAddresses does not name members of dLegerPeers, which may not connect then: n2 (10.0.0.4)"]
+            * 2
+        )
+
+
+@in_virtual_time
 async def test_one_who_never_reads_is_given_little() -> None:
     """Neither the one that is no member, nor one who has stolen a member's word."""
     async with GroupCluster(seed=7) as cluster:

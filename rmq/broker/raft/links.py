@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
@@ -108,7 +108,22 @@ class Links:
         """Connect to the others, again and again."""
         for one in self._peers.members.others:
             self.tasks.serve(self._connect(one), f"to {one}")
+        self._look_at_allowed()
         self.tasks.spawn(self._look_at_own(), "own address")
+
+    def _look_at_allowed(self) -> None:
+        """Whether the others may connect, where that can be told; they may come from other addresses than they have."""
+        left = [
+            f"{one} ({host})"
+            for one, (host, _) in self._peers.at.items()
+            if one != self._me and self._allowed and not _may_connect(host, self._allowed)
+        ]
+        if left:
+            own = "" if self._settings.ha_allowed_addresses else " (with aclEnable it names this machine alone)"
+            log.warning(
+                "haAllowedAddresses does not name members of dLegerPeers, which may not connect then: %s%s",
+                ", ".join(left), own,
+            )  # fmt: skip
 
     async def _look_at_own(self) -> None:
         """Whether the others can find this member where the settings say; addresses may be passed on: no error."""
@@ -264,6 +279,15 @@ class Links:
             log.warning, "the connection of %s to this member of the group is closed: %s", link.peer, error
         )
         link.refuse(str(error))
+
+
+def _may_connect(host: str, allowed: Sequence[addresses.Network]) -> bool:
+    """Whether a host is allowed; of a name nobody knows here."""
+    try:
+        address = addresses.host(host)
+    except ValueError:
+        return True
+    return any(address in network for network in allowed)
 
 
 def _is_loopback(host: str) -> bool:

@@ -116,12 +116,16 @@ def _broker(where: str, settings: BrokerSettings) -> Iterator[Finding]:
     networks = settings.ha_networks()
     if not on_this_machine(settings.bind_address):
         if not networks and not shown:
+            in_group = settings.enable_dleger_commit_log
             yield Finding(
-                where, "the HA port is open", _WHOLE_LOG,
-                "set haAllowedAddresses to the slaves, or tls.server.need.client.auth=require",
+                where, "the port of its group is open" if in_group else "the HA port is open", _WHOLE_LOG,
+                f"set haAllowedAddresses to the {'members' if in_group else 'slaves'}, or "
+                "tls.server.need.client.auth=require",
             )  # fmt: skip
         elif (wide := everybody(networks)) is not None:
-            yield Finding(where, f"haAllowedAddresses names {wide}", _WHOLE_LOG, "name the slaves' addresses there")
+            yield Finding(
+                where, f"haAllowedAddresses names {wide}", _WHOLE_LOG, "name the addresses of slaves or members there"
+            )
 
 
 def of_slaves(where: str, settings: BrokerSettings, slaves: Iterable[str]) -> Iterator[Finding]:

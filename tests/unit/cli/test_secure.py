@@ -264,6 +264,8 @@ def test_a_broker_of_javas_defaults_is_open(tmp_path: Path) -> None:
     file = tmp_path / "broker.conf"
     file.write_text("brokerName=b\n")
     assert opened(file) == [*ALL["permissive"], *ALL["auto"]]
+    file.write_text("brokerName=b\nenableDLegerCommitLog=true\n")
+    assert opened(file) == [*ALL["permissive"], "autoCreateTopicEnable=true", "the port of its group is open"]
     file.write_text("brokerName=b\nbindAddress=127.0.0.1\nautoCreateTopicEnable=false\n")
     assert opened(file) == ALL["permissive"]
 
