@@ -109,7 +109,8 @@ def _check_topic(topic: str) -> str:
 
 def _values(message: object) -> dict[str, Any]:
     """The attributes of a message that are set, by name."""
-    values = {name: getattr(message, name) for name in type(message).__slots__ if hasattr(message, name)}  # type: ignore[attr-defined]
+    names = [name.lstrip("_") for name in type(message).__slots__]  # type: ignore[attr-defined]
+    values = {name: getattr(message, name) for name in names if hasattr(message, name)}
     return {**values, "properties": dict(values["properties"])}
 
 
@@ -135,13 +136,13 @@ class Message:
     """
 
     __slots__ = (
+        "_properties",
         "body",
         "delay",
         "delay_level",
         "deliver_at",
         "flag",
         "keys",
-        "properties",
         "tags",
         "topic",
         "wait_store_ok",
@@ -190,7 +191,20 @@ class Message:
         self.delay: float | datetime.timedelta | None = delay
         self.deliver_at: datetime.datetime | None = deliver_at
         self.wait_store_ok: bool = wait_store_ok
-        self.properties: dict[str, str] = dict(properties) if properties else {}
+        #: None: it has none, and there may be very many such messages.
+        self._properties: dict[str, str] | None = dict(properties) if properties else None
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """Texts of the application's own, by name."""
+        found = self._properties
+        if found is None:
+            found = self._properties = {}
+        return found
+
+    @properties.setter
+    def properties(self, properties: dict[str, str]) -> None:
+        self._properties = properties
 
     @property
     def waits(self) -> bool:

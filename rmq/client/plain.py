@@ -1,8 +1,8 @@
 """Single sends that no hook is told of and that take the next queue: nearly all there are.
 
-Each is one future, of whoever waits for it, from its place in the window to its answer, and while it is under way one
-object more: no coroutine of ours. It is made where its place is given and ended where its answer is read. Very many may
-wait, and what the interpreter's collector looks at is what they cost most.
+Each is one object, from its place in the window to its answer, which whoever sends awaits: no coroutine of ours, no
+future. It is made where its place is given and ended where its answer is read. Very many may wait, and what the
+interpreter's collector looks at is what they cost most.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rmq.client.attempts import AskRoute, Attempts, Done, Outcome, Send, Step
 from rmq.client.results import SendResult
-from rmq.client.sending import Sendable
+from rmq.client.sending import Sendable, weight
 from rmq.protocol.errors import ConnectFailed, TransportError
+from rmq.runtime.awaited import Awaited
 
 if TYPE_CHECKING:
     from rmq.client.sender import Sender
 
-__all__ = ["Ended", "PlainSends", "Unfinished"]
+__all__ = ["Ended", "PlainSends", "Sending", "Unfinished"]
 
 #: Seconds that a send must have left to ask for a route by itself, when a question of others' was not answered.
 _ASKS_AGAIN = 0.1
@@ -33,7 +34,7 @@ class Unfinished(NamedTuple):
     step: Step
 
 
-#: What the future of a send is told. Errors are told as results are, and raised by who waits.
+#: What whoever awaits a send is told. Errors are told as results are, and raised there.
 Ended = SendResult | Unfinished | BaseException
 
 
@@ -41,16 +42,27 @@ class PlainSends:
     """Those of one producer. On its loop only."""
 
     def __init__(self, sender: Sender) -> None:
-        self._sender = sender
+        self.sender = sender
         #: Topics that are asked for, and who waits for that.
-        self._asked: dict[str, list[_Sending]] = {}
+        self._asked: dict[str, list[Sending]] = {}
+        #: Where they are sent.
+        self.loop: asyncio.AbstractEventLoop
 
-    def begin(self, message: Sendable, outcome: asyncio.Future[Ended], size: int, timeout: float) -> None:
-        """Its place of ``size`` KiB in the window is there: write it. Never raises."""
-        sender = self._sender
+    def send(self, message: Sendable, timeout: float) -> Sending:
+        """Send it in its turn.
+
+        :param timeout: seconds, from when its turn has come.
+        """
+        self.loop = asyncio.get_running_loop()
+        sending = Sending(self, message)
+        self.sender.window.run(sending, sending.size, timeout)
+        return sending
+
+    def begin(self, sending: Sending, message: Sendable, timeout: float) -> None:
+        """The turn of one has come: write it. Never raises."""
+        sender = self.sender
         try:
-            attempts = sender.attempts(sender.prepare(message), None, None, None, timeout)
-            sending = _Sending(sender, attempts, outcome, size)
+            sending.attempts = attempts = sender.attempts(sender.prepare(message), None, None, None, timeout)
             step = attempts.first(sender.now())
             if type(step) is Send:
                 sender.write(attempts, step, sending)
@@ -59,10 +71,10 @@ class PlainSends:
             else:
                 sending.end(step)
         except BaseException as error:  # whatever the message is made of
-            sender.window.leave(size, answered=False)
-            outcome.set_result(error)
+            sender.window.leave(sending.size, answered=False)
+            sending.tell(error)
 
-    def _ask(self, topic: str, step: AskRoute, sending: _Sending) -> None:
+    def _ask(self, topic: str, step: AskRoute, sending: Sending) -> None:
         """Wait until it is known where a topic is: one task asks, for all that come meanwhile."""
         waiting = self._asked.get(topic)
         if waiting is not None:
@@ -71,15 +83,15 @@ class PlainSends:
         self._asked[topic] = [sending]
         task = asyncio.get_running_loop().create_task(self._question(topic, step), name=f"where is {topic}")
         task.add_done_callback(partial(self._told, topic, step))
-        self._sender.keep(task)
+        self.sender.keep(task)
 
     async def _question(self, topic: str, step: AskRoute) -> None:
         await asyncio.sleep(0)
-        now = self._sender.now()
+        now = self.sender.now()
         for sending in self._asked[topic]:
             # Many that come together may take the loop longer than a name server: their time begins behind that.
             sending.attempts.begin(now)
-        await self._sender.refresh_route(topic, step)
+        await self.sender.refresh_route(topic, step)
 
     def _told(self, topic: str, step: AskRoute, task: asyncio.Task[None]) -> None:
         error: BaseException | None
@@ -88,7 +100,7 @@ class PlainSends:
         else:
             error = task.exception()
         outcome = error if isinstance(error, Exception) else None
-        now = self._sender.now()
+        now = self.sender.now()
         for sending in self._asked.pop(topic):
             rest = sending.attempts.rest(now)
             if isinstance(outcome, TransportError) and rest > _ASKS_AGAIN and not task.cancelled():
@@ -97,41 +109,39 @@ class PlainSends:
             else:
                 sending(copy(outcome))  # each says of its own queue what it is about
 
-    async def finish(self, ended: Unfinished | BaseException, size: int) -> SendResult:
-        """Go on with a send that has not ended, or raise why it has without a result."""
-        if isinstance(ended, BaseException):
-            raise ended
-        answered = False
-        try:
-            done = await self._sender.go_on(*ended)
-            answered = done.answered
-            return done.result()
-        finally:
-            self._sender.window.leave(size, answered=answered)
 
-    def give_up(self, outcome: asyncio.Future[Ended], size: int) -> None:
-        """Whoever waited was cancelled. What waits is never begun; what is under way has its place until it ends."""
-        if not outcome.cancelled() and outcome.exception() is None and type(outcome.result()) is Unfinished:
-            self._sender.window.leave(size, answered=False)
+class Sending(Awaited[Ended]):
+    """One send: a place to wait for, and what is told how each of its attempts ended. Await it once.
 
+    :ivar size: KiB. :ivar attempts: once its turn has come.
+    """
 
-class _Sending:
-    """One that has its place: told what comes of each of its attempts, and of the question where it may go."""
+    __slots__ = ("_message", "_sends", "attempts", "size")
 
-    __slots__ = ("_outcome", "_sender", "_size", "attempts")
+    attempts: Attempts
 
-    def __init__(self, sender: Sender, attempts: Attempts, outcome: asyncio.Future[Ended], size: int) -> None:
-        self._sender = sender
-        self.attempts = attempts
-        self._outcome = outcome
-        self._size = size
+    def __init__(self, sends: PlainSends, message: Sendable) -> None:
+        super().__init__()
+        self._sends = sends
+        self._message: Sendable | None = message
+        self.size = weight(message)
 
-    def __call__(self, answer: Outcome) -> None:
-        sender, attempts = self._sender, self.attempts
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        return self._sends.loop
+
+    def begin(self, timeout: float) -> None:
+        """Its turn in the window has come, and it has its place."""
+        message, self._message = self._message, None
+        assert message is not None
+        self._sends.begin(self, message, timeout)
+
+    def __call__(self, outcome: Outcome) -> None:
+        """An attempt has ended, or the question where it may go."""
+        sender, attempts = self._sends.sender, self.attempts
         step: Step
         try:
-            step = attempts.on(answer, sender.now())
-            if type(step) is Send and not self._outcome.done():
+            step = attempts.on(outcome, sender.now())
+            if type(step) is Send and not self.done():
                 sender.write(attempts, step, self)
                 return
         except Exception as error:
@@ -139,13 +149,32 @@ class _Sending:
         self.end(step)
 
     def end(self, step: Step) -> None:
-        """Tell who waits: it has ended, or has to know more."""
-        outcome, window = self._outcome, self._sender.window
+        """Tell who waits: it has ended, or has to know more. Where he was cancelled, there are no further attempts."""
+        window = self._sends.sender.window
         if type(step) is Done:
-            window.leave(self._size, answered=step.answered)
-            if not outcome.done():  # who waited was cancelled
-                outcome.set_result(step.outcome)
-        elif outcome.done():
-            window.leave(self._size, answered=False)
+            window.leave(self.size, answered=step.answered)
+            self.tell(step.outcome)
+        elif self.done():
+            window.leave(self.size, answered=False)
         else:
-            outcome.set_result(Unfinished(self.attempts, step))
+            self.tell(Unfinished(self.attempts, step))
+
+    async def finish(self) -> SendResult:
+        """Go on, in the coroutine that waits, with what has not ended; or raise why it has without a result."""
+        ended = self.value
+        if isinstance(ended, BaseException):
+            raise ended
+        assert isinstance(ended, Unfinished)
+        sender = self._sends.sender
+        answered = False
+        try:
+            done = await sender.go_on(*ended)
+            answered = done.answered
+            return done.result()
+        finally:
+            sender.window.leave(self.size, answered=answered)
+
+    def give_up(self) -> None:
+        """Whoever waited was cancelled. What waits is never begun; what is under way has its place until it ends."""
+        if type(self.value) is Unfinished:
+            self._sends.sender.window.leave(self.size, answered=False)

@@ -18,7 +18,7 @@ from rmq.client.requests import Requests
 from rmq.client.results import SendResult
 from rmq.client.selectors import MessageQueueSelector
 from rmq.client.sender import Sender
-from rmq.client.sending import Sendable, weight
+from rmq.client.sending import Sendable
 from rmq.client.settings import Duration, ProducerOptions, ProducerSettings, lists_options
 from rmq.client.shown import shown
 from rmq.client.topics import create_topic
@@ -197,19 +197,17 @@ class Producer(Lookups):
         """
         timeout = self._limit(timeout)
         self._client  # noqa: B018 - raises when not started
-        sender = self._sender
-        if queue is not None or selector is not None or not sender.plain:
-            return await sender.send(message, queue, selector, arg, timeout)
-        size = weight(message)  # of those who wait here there may be very many: this frame is kept small
-        waited = sender.window.run(message, size, timeout)
+        # Of those that wait below there may be very many: this frame is kept small, in what it names and hands over.
+        if queue is not None or selector is not None or not self._sender.plain:
+            arg = (message, queue, selector, arg)
+            return await self._sender.send_as(arg, timeout)
+        sending = self._sender.plain_sends.send(message, timeout)
         try:
-            ended = await waited
+            await sending
         except asyncio.CancelledError:
-            sender.plain_sends.give_up(waited, size)
+            sending.give_up()
             raise
-        if type(ended) is SendResult:
-            return ended
-        return await sender.plain_sends.finish(ended, size)
+        return sending.value if isinstance(sending.value, SendResult) else await sending.finish()
 
     def send_async(
         self,

@@ -41,7 +41,7 @@ from rmq.remoting.calls import Done as Ended
 from rmq.remoting.calls import Reply
 from rmq.runtime.aside import logger
 from rmq.runtime.bridge import Bridge
-from rmq.runtime.window import Begin, Window
+from rmq.runtime.window import Window
 from rmq.runtime.world import World
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Sender:
         #: Encoding calls functions of the application's that may take their time.
         self.waits = hooks.stamps and not hooks.quick
         self.plain_sends = PlainSends(self)
-        self.window = send_window(f"the producer {producer.group}", settings, world, self.plain_sends.begin)
+        self.window = send_window(f"the producer {producer.group}", settings, world)
         self._line = Line()
         #: Of batches that are gathered, whose messages have had their turn.
         self._joined_line = Line()
@@ -165,6 +165,12 @@ class Sender:
         except asyncio.CancelledError:
             window.give_up(place, size)
             raise
+
+    def send_as(
+        self, said: tuple[Sendable, MessageQueue | None, MessageQueueSelector | None, object], timeout: float
+    ) -> Coroutine[Any, Any, SendResult]:
+        """:meth:`send`, with what is said of the message together: message, queue, selector, arg."""
+        return self.send(*said, timeout)
 
     async def send(
         self,
@@ -530,9 +536,9 @@ class Sender:
             return await self.leave_in_line(attempts, step, place)
 
 
-def send_window(what: str, settings: ProducerSettings, world: World, begin: Begin | None = None) -> Window:
+def send_window(what: str, settings: ProducerSettings, world: World) -> Window:
     """The bound on the sends that a producer has under way."""
     if not settings.enable_backpressure_for_async_mode:
-        return Window(sys.maxsize, sys.maxsize, world.clock, what, begin)
+        return Window(sys.maxsize, sys.maxsize, world.clock, what)
     most, most_bytes = settings.back_pressure_for_async_send_num, settings.back_pressure_for_async_send_size
-    return Window(most, most_bytes >> 10, world.clock, what, begin)
+    return Window(most, most_bytes >> 10, world.clock, what)

@@ -267,7 +267,7 @@ class SendEncoder:
         if keys:
             text = f"KEYS\x01{keys}\x02{text}"
             count += 1
-        own = message.properties
+        own = message._properties if isinstance(message, Message) else message.properties
         if own:
             if type(own) is not dict:
                 own = check_properties(own)
@@ -454,7 +454,8 @@ def _timer_text(message: Message) -> str:
 
 def _json_text(text: str, message: Message | MessageExt) -> bytes:
     try:
-        return orjson.dumps(text)
+        # Copied: what orjson gives keeps the kilobytes that it was written in, and thousands of these may be under way.
+        return b"%b" % orjson.dumps(text)
     except (TypeError, ValueError):
         raise _no_unicode(message) from None
 

@@ -5,18 +5,28 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable
 from math import inf
-from typing import Any
+from typing import Protocol
 
 from rmq.protocol.errors import TooManyRequests
 from rmq.runtime.patience import LATE, MOST_PUT_OFF
 from rmq.runtime.world import Clock
 
-__all__ = ["Begin", "Window"]
+__all__ = ["Turn", "Window"]
 
-#: Begins what waited for its place: (what it is, the future of how it ends, its KiB, seconds). It never raises.
-Begin = Callable[[Any, "asyncio.Future[Any]", int, float], None]
+
+class Turn(Protocol):
+    """What is begun when its turn has come, where the place is given: nothing waits for that."""
+
+    def done(self) -> bool:
+        """It was cancelled."""
+
+    def begin(self, timeout: float) -> None:
+        """It has its place, and gives it back with :meth:`Window.leave` once it has ended. Never raises."""
+
+    def tell(self, error: TooManyRequests, /) -> None:
+        """Its turn did not come."""
+
 
 #: A window is looked at so often in the time that somebody waits at most.
 _LOOKS = 8
@@ -48,15 +58,13 @@ class Window:
 
     :param most: places. :param most_kib: KiB of all that have one.
     :param what: whose it is, for the error: "the producer g".
-    :param begin: what :meth:`run` has begun.
     """
 
-    def __init__(self, most: int, most_kib: int, clock: Clock, what: str, begin: Begin | None = None) -> None:
+    def __init__(self, most: int, most_kib: int, clock: Clock, what: str) -> None:
         self._most = most
         self._most_kib = most_kib
         self._clock = clock
         self._what = what
-        self._begin = begin
         self._given = self._given_kib = 0
         self._back = self._back_kib = 0
         self._entered = self._entered_kib = 0
@@ -67,11 +75,9 @@ class Window:
         self._pauses = False
         #: Re-entrant: a signal handler may send while the thread that it interrupts is in here.
         self._one_thread = threading.RLock()
-        #: Plain futures, and what else is to be known of each beside them: one with attributes takes twice as much.
-        self._waiting: deque[asyncio.Future[Any]] = deque()
+        #: What else is to be known of each stands beside them: a future with attributes takes twice as much.
+        self._waiting: deque[asyncio.Future[None] | Turn] = deque()
         self._sizes: deque[int] = deque()
-        #: What is to be begun when the place is there; None: the future is told.
-        self._things: deque[Any] = deque()
         #: Places are being given: what ends meanwhile gives its own back, and whoever gives them goes on.
         self._giving = False
         self._waves: deque[_Wave] = deque()
@@ -117,21 +123,15 @@ class Window:
             self._pause()
         return True
 
-    def run(self, thing: object, size: int, timeout: float) -> asyncio.Future[Any]:
-        """Have a thing begun at its turn, at once where a place is free, with no coroutine that waits for that.
+    def run(self, turn: Turn, size: int, timeout: float) -> None:
+        """Have something begun at its turn, at once where a place is free.
 
-        :param thing: not None. Whoever begins it gives its place back with :meth:`leave`, once it has ended.
-        :param timeout: see :meth:`turn`.
-        :returns: what is told how it ended by who begins it, or given TooManyRequests. One that is cancelled while it
-            waits is never begun.
+        :param timeout: seconds, see :meth:`turn`; what is begun is given them.
         """
-        ended: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         if self.take(size):
-            assert self._begin is not None
-            self._begin(thing, ended, size, timeout)
+            turn.begin(timeout)
         else:
-            self._wait(ended, size, timeout, thing)
-        return ended
+            self._wait(turn, size, timeout)
 
     def turn(self, size: int, timeout: float) -> asyncio.Future[None]:
         """A place to wait for; whoever came before gets one before. :meth:`give_up` is for who is cancelled meanwhile.
@@ -139,10 +139,10 @@ class Window:
         It raises TooManyRequests when the window stands still.
         """
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._wait(place, size, timeout, None)
+        self._wait(place, size, timeout)
         return place
 
-    def _wait(self, place: asyncio.Future[Any], size: int, timeout: float, thing: object) -> None:
+    def _wait(self, place: asyncio.Future[None] | Turn, size: int, timeout: float) -> None:
         now = self._clock.monotonic()
         wave = self._waves[-1] if self._waves else None
         if wave is None or now - wave.since > _SAME or wave.timeout != timeout:
@@ -151,7 +151,6 @@ class Window:
         wave.count += 1
         self._waiting.append(place)
         self._sizes.append(size)
-        self._things.append(thing)
         if self._fits(self._sizes[0]):  # others of those that wait were cancelled
             self._admit()
         if timeout < self._shortest:
@@ -186,21 +185,20 @@ class Window:
         waiting, sizes = self._waiting, self._sizes
         try:
             while waiting and (waiting[0].done() or (self._portion < _A_TURN and self._fits(sizes[0]))):
-                place, size, thing, wave = self._next()
+                place, size, wave = self._next()
                 if place.done():  # it was cancelled
                     continue
                 self._given += 1
                 self._given_kib += size
                 self._portion += 1
-                if thing is None:
+                if isinstance(place, asyncio.Future):
                     self._woken += 1
                     place.set_result(None)
                     self._pause()
                 else:
                     if self._portion >= _A_TURN:
                         self._pause()
-                    assert self._begin is not None
-                    self._begin(thing, place, size, wave.timeout)
+                    place.begin(wave.timeout)
         finally:
             self._giving = False
 
@@ -219,14 +217,14 @@ class Window:
         else:  # those begin in the turn that comes, before this is called
             asyncio.get_running_loop().call_soon(self._go_on, self._woken)
 
-    def _next(self) -> tuple[asyncio.Future[Any], int, Any, _Wave]:
+    def _next(self) -> tuple[asyncio.Future[None] | Turn, int, _Wave]:
         """Take out the first of those that wait."""
         waves = self._waves
         wave = waves[0]
         wave.count -= 1
         if not wave.count:
             waves.popleft()
-        return self._waiting.popleft(), self._sizes.popleft(), self._things.popleft(), wave
+        return self._waiting.popleft(), self._sizes.popleft(), wave
 
     # -- a window that stands still -----------------------------------------------------------------------------------
 
@@ -260,15 +258,18 @@ class Window:
         self._shortest = inf
         waves: deque[_Wave] = deque()
         for _ in range(len(self._waiting)):
-            place, size, thing, wave = self._next()
+            place, size, wave = self._next()
             if place.done():
                 continue
             if now - max(wave.since, self._moved) >= wave.timeout:
-                place.set_exception(self._standing(wave, now))
+                error = self._standing(wave, now)
+                if isinstance(place, asyncio.Future):
+                    place.set_exception(error)
+                else:
+                    place.tell(error)
                 continue
             self._waiting.append(place)
             self._sizes.append(size)
-            self._things.append(thing)
             if not waves or waves[-1].since != wave.since or waves[-1].timeout != wave.timeout:
                 waves.append(_Wave(wave.since, wave.timeout))
             waves[-1].count += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 import zlib
 from collections.abc import Callable
 from datetime import datetime
@@ -227,3 +228,17 @@ def test_a_refusal_keeps_code_and_remark() -> None:
     with pytest.raises(ResponseError, match="code 14 from a:1: disk full") as caught:
         send_result(Command(14, remark="disk full"), send, QUEUE, "a:1")
     assert caught.value.code == ResponseCode.SERVICE_NOT_AVAILABLE
+
+
+def test_what_is_under_way_holds_no_more_than_it_says() -> None:
+    """orjson gives texts in the kilobytes that it wrote them in: two thousand of them are eight megabytes."""
+    made = encoder()
+    made.prepare(Message("T", b"x"))
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        kept = [made.prepare(Message("T", b"x")) for _ in range(100)]
+        each = (tracemalloc.get_traced_memory()[0] - before) / len(kept)
+    finally:
+        tracemalloc.stop()
+    assert each < 1_000
