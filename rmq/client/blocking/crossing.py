@@ -92,10 +92,11 @@ def plain_message(value: Any, name: str = "the message") -> Any:
     if not isinstance(value, Message):
         return value
     odd = {name for name in Message.__slots__ if type(getattr(value, name)) not in _PLAIN}
-    if type(value) is Message and odd == {"properties"} and _is_plain(value.properties):
+    own = value._properties
+    if type(value) is Message and odd <= {"_properties"} and (own is None or _is_plain(own)):
         return value
     made = _copy(value, Message)
-    for name in odd | {"topic", "body", "keys", "properties"}:
+    for name in odd - {"_properties"} | {"topic", "body", "keys", "properties"}:
         setattr(made, name, _ATTRIBUTES.get(name, plain)(getattr(value, name), name))
     return made
 

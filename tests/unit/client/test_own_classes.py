@@ -13,6 +13,7 @@ from unittest.mock import Mock
 import pytest
 
 from rmq.client.blocking import mirror
+from rmq.client.blocking.crossing import plain_message
 from rmq.client.message import Message, MessageExt, MessageQueue
 from rmq.client.sending import SendEncoder
 from rmq.client.settings import ProducerSettings, PushConsumerSettings
@@ -158,3 +159,13 @@ def test_what_goes_to_the_loop_is_plain(name: str) -> None:
         for value in [one for all_of in (*given, *named.values()) for one in _all(all_of)]:
             assert type(value) in (*PLAIN, MessageQueue, datetime), f"{method.__name__}: {type(value)}"
     assert asked > 5
+
+
+def test_a_message_that_is_plain_goes_as_it_is() -> None:
+    for message in (Message("T", b"x"), Message("T", b"x", keys=["k"], tags="t", properties={"a": "b"})):
+        assert plain_message(message) is message
+        assert plain_message(message) == message
+    given = Message("T", b"x")
+    given.properties["a"] = "b"
+    assert Message("T", b"x").properties == {}
+    assert plain_message(given).properties == {"a": "b"}
