@@ -16,6 +16,7 @@ import click
 
 from rmq.protocol.errors import RMQError
 from rmq.runtime import logs, loop
+from rmq.runtime.system import check_serves
 from rmq.runtime.world import World
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ def serve(
     :param early: what was logged while the settings were read.
     :raises RMQError, OSError, click.ClickException: it could not start, or did not stop as it should.
     """
+    check_serves()
     logging_ = logs.configure(logging_rules(), folder=log_folder(), daemon=name, level=os.environ.get("RMQ_LOG_LEVEL"))
     aloud = _Aloud()
     logging.getLogger("rmq").addHandler(aloud)

@@ -22,6 +22,7 @@ from rmq.namesrv.app import NamesrvApp
 from rmq.namesrv.settings import NamesrvSettings
 from rmq.protocol.errors import WrongType
 from rmq.runtime.background import LoopThread
+from rmq.runtime.system import check_serves
 from rmq.runtime.world import World
 
 __all__ = ["BlockingCluster", "Cluster"]
@@ -97,7 +98,12 @@ class Cluster:
         return self.world, _HOST
 
     async def start(self) -> None:
-        """Start nameservers, then brokers; when it returns, the brokers are registered."""
+        """Start nameservers, then brokers; when it returns, the brokers are registered.
+
+        :raises StoreError: in the real world, on a system without POSIX.
+        """
+        if self.world.stalls is not None:
+            check_serves()
         try:
             for number in range(self._namesrv_count):
                 await self.start_namesrv(number)

@@ -46,8 +46,10 @@ class _Loop(asyncio.SelectorEventLoop):
     def remove_reader(self, *arguments: Any) -> NoReturn:
         raise NotImplementedError
 
-    def remove_writer(self, *arguments: Any) -> NoReturn:
-        raise NotImplementedError
+    def remove_writer(self, fd: Any) -> bool:
+        if sys._getframe(1).f_globals["__name__"] != "asyncio.selector_events":  # its own sock_connect has a writer
+            raise NotImplementedError
+        return super().remove_writer(fd)
 
     async def create_unix_connection(self, *arguments: Any, **named: Any) -> NoReturn:
         raise NotImplementedError

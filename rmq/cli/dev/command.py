@@ -90,7 +90,9 @@ def dev(
     from rmq.cli.daemon import logging_rules
     from rmq.cli.dev.cluster import Dev
     from rmq.runtime import logs, loop
+    from rmq.runtime.system import check_serves
 
+    check_serves()
     logging_ = logs.configure(logging_rules(), folder=os.path.join(place.folder, "logs"), daemon="dev")
     try:
         return loop.run(Dev(port, place, demo, masters, slaves, topics, members).run())
