@@ -27,7 +27,15 @@ ones still wait.
 - ``Commit``: ``Durability.visible`` goes so far, and who waits for it is answered.
 - ``Became``: the role changes; a leader opens the gate only now, and only while the node still takes messages.
 
-**Who is counted.** Membership is fixed by settings (:class:`~rmq.raft.members.Members`). A log that comes from a plain
-broker is of term 0: members begin as copies of it, one a prefix of the other. A member that has lost its disk has lost
-its vote, too: it comes back as a learner, until whoever runs it knows that it has everything.
+**Who is counted.** Membership is fixed by settings (:class:`~rmq.raft.members.Members`). A log that comes from a
+plain broker is of term 0: members begin as copies of it, one a prefix of the other. A member that has lost its disk
+has lost what it had promised, too: a vote, or that it holds what was counted. It comes back under its id with a
+number for the new disk (``returning``), follows, and neither votes nor is counted before the leader admits it
+(:meth:`~rmq.raft.leading.Leading.admits` says when). Its driver hears nothing of a lost disk any more once it has
+heard the newer one. So whatever number of disks is lost, nobody leads without what is committed; when a majority is,
+nobody leads.
+
+**Who leads for how long.** A leader asks with each heartbeat, by its own clock (``asked``), and who answers says what
+was asked last: a majority that has not answered what was asked within an election makes it none. Answers that lay
+about while it stood still are answers to what it asked before that.
 """

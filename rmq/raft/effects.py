@@ -27,6 +27,8 @@ class Save:
 
     term: int
     vote: str | None
+    #: Not 0: this disk has that number, takes the place of one that is lost, and is not counted yet.
+    returning: int = 0
 
 
 @dataclass(frozen=True, slots=True)

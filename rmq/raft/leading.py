@@ -21,8 +21,14 @@ class Progress:
         self.next = start
         #: It has this. Until that is known it is asked again and again, and sent no span behind the first.
         self.found = False
-        #: When it was heard last.
+        #: When it was asked what it has answered last, by the leader's clock: an answer that lay about proves little.
         self.heard = now
+        #: The latest that it had been asked when it said ``match``.
+        self.asked = 0
+        #: Not 0: it has come back with this disk in place of one that is lost, and is not counted; and when that was
+        #: heard first.
+        self.returning = 0
+        self.joined = now
 
     @property
     def unacknowledged(self) -> int:
@@ -46,12 +52,19 @@ class Leading:
         self.heartbeat_at = now
         self.quorum_at = now + members.election
         self.preferred_at = now + members.election
+        self._asked = now
+        #: Whether a majority has the beginning of this term, so that everything that was ever committed is known here.
+        self.settled = False
         #: Who gets the lead, until when; no messages are taken meanwhile.
         self.heir: str | None = None
         self.heir_until = 0.0
         self._told = False
 
     # -- sending
+
+    def ask(self, now: float) -> None:
+        """A word is asked for: what goes out from now on is answered with this time."""
+        self._asked = now
 
     def spans(self, one: str, commit: int) -> Iterator[Append | Install]:
         """What goes to a member now; nothing while it has to say first where it goes on."""
@@ -72,37 +85,49 @@ class Leading:
         if not path.contains(before):  # it was deleted meanwhile
             progress.found = False
             progress.next = path.first
-            return Install(self._term, me, path.first, commit)
+            return self._install(commit)
         after = path.span(before, most) if most else before
         if progress.found:
             progress.next = after
-        return Append(self._term, me, before, after, commit)
+        return Append(self._term, me, before, after, commit, asked=int(self._asked * 1e6))
+
+    def _install(self, commit: int) -> Install:
+        return Install(self._term, self._members.me, self._path.first, commit, int(self._asked * 1e6))
 
     # -- hearing
 
-    def heard(self, reply: AppendReply, now: float, commit: int) -> Install | None:
-        """A member tells what it has; what it needs instead of spans, when that is so."""
+    def heard(self, reply: AppendReply, now: float, commit: int) -> Append | Install | None:
+        """A member tells what it has; what it is to be told at once, when it lacks what it was sent."""
         progress = self.progress[reply.source]
-        progress.heard = now
+        if reply.returning not in (0, progress.returning):
+            # What the other disk had is nothing any more.
+            progress = self.progress[reply.source] = Progress(self._path.last, now)
+        progress.returning = reply.returning
+        progress.heard = max(progress.heard, min(reply.asked / 1e6, now))
         match, path = reply.match, self._path
         if match is not None:
             if path.contains(match) and (progress.match is None or match > progress.match):
                 progress.match = match
                 progress.next = max(progress.next, match)
+            progress.asked = max(progress.asked, reply.asked)
             progress.found = progress.found or progress.match is not None
             return None
-        if reply.rejected is None or (progress.match is not None and reply.rejected <= progress.match):
-            return None  # of a message that was overtaken
+        if reply.rejected is None:
+            return None
+        if progress.match is not None and reply.rejected <= progress.match:
+            if reply.asked <= progress.asked:
+                return None  # of a message that was overtaken
+            progress.match = None  # it began anew without it: its machine has lost what was not on the disk
         if not progress.found and reply.rejected != progress.next:
             return None  # of one that went out before this place was asked for
         nearest = None if reply.nearest is None else path.nearest(reply.nearest)
         if nearest is None:
             progress.next = path.first
             progress.found = False
-            return Install(self._term, self._members.me, path.first, commit)
+            return self._install(commit)
         progress.next = nearest if progress.match is None else max(nearest, progress.match)
         progress.found = False
-        return None
+        return self.heartbeat(reply.source, commit)
 
     # -- deciding
 
@@ -115,17 +140,43 @@ class Leading:
         """
         ends = []
         for one in self._members.voters:
-            at = stored if one == self._members.me else self.progress[one].match
+            at = stored if one == self._members.me else self._counted(one)
             ends.append(at.end if at is not None and at.term == self._term else -1)
-        return sorted(ends, reverse=True)[self._members.majority - 1]
+        end = sorted(ends, reverse=True)[self._members.majority - 1]
+        self.settled = self.settled or end >= 0
+        return end
+
+    def _counted(self, one: str) -> Position | None:
+        progress = self.progress[one]
+        return None if progress.returning else progress.match
 
     def has_majority(self, now: float) -> bool:
         """Whether enough voters were heard lately."""
         members = self._members
         heard = sum(
-            one == members.me or now - self.progress[one].heard < members.election for one in members.voters
-        )  # fmt: skip
+            one == members.me
+            or (not self.progress[one].returning and now - self.progress[one].heard < members.election)
+            for one in members.voters
+        )
         return heard >= members.majority
+
+    def admits(self, one: str, commit: int) -> bool:
+        """Whether a member that has lost its disk has back what that disk may have promised.
+
+        It may have acknowledged what is committed, and voted in a term that has not begun yet. The first it has back
+        when it has all that was committed before it came, which this leader knows once its own term is; that nobody
+        was elected after it, and nobody asks to be with a vote of the lost disk, is known when every other voter has
+        said since then that it follows in this term.
+        """
+        progress, members = self.progress[one], self._members
+        if not progress.returning or one not in members.voters or not self.settled:
+            return False
+        match = progress.match
+        if match is None or match.term != self._term or match.end < commit:
+            return False
+        others = [self.progress[other] for other in members.voters if other not in (one, members.me)]
+        counted = [other for other in others if not other.returning]
+        return len(counted) + 1 >= members.majority and all(other.heard > progress.joined for other in counted)
 
     # -- giving the lead
 
@@ -147,7 +198,7 @@ class Leading:
             return None
         progress = self.progress[members.preferred or ""]
         near = progress.match is not None and self._path.end - progress.match.end <= members.near
-        if not near or now - progress.heard >= members.election:
+        if not near or progress.returning or now - progress.heard >= members.election:
             return None
         self.preferred_at = now + members.patience
         return members.preferred

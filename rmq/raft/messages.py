@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from rmq.raft.position import Position
 
-__all__ = ["Append", "AppendReply", "Install", "Message", "TimeoutNow", "VoteReply", "VoteRequest"]
+__all__ = ["Admit", "Append", "AppendReply", "Install", "Message", "TimeoutNow", "VoteReply", "VoteRequest"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,8 @@ class Append:
     commit: int
     #: Carried along: nobody here looks at it.
     data: bytes = b""
+    #: The leader's clock when it asked for a word last, microseconds: it comes back, and nobody else looks at it.
+    asked: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,7 @@ class Install:
     source: str
     at: Position
     commit: int
+    asked: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,20 @@ class AppendReply:
     rejected: Position | None = None
     #: and what it has instead: nothing above is common.
     nearest: Position | None = None
+    #: The latest ``asked`` of this leader that has come here.
+    asked: int = 0
+    #: Not 0: it has come back without its disk, with another one that has this number, and neither votes nor counts.
+    returning: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Admit:
+    """Vote again, and be counted: a member that has come back without its disk has what that one may have promised."""
+
+    term: int
+    source: str
+    #: The disk that is meant; another one that came after it is not.
+    returning: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,4 +98,4 @@ class TimeoutNow:
     source: str
 
 
-Message = VoteRequest | VoteReply | Append | Install | AppendReply | TimeoutNow
+Message = VoteRequest | VoteReply | Append | Install | AppendReply | Admit | TimeoutNow

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from rmq.raft.effects import Became, Begin, Commit, Cut, Effect, Reset, Role, Save, Send, Write
 from rmq.raft.leading import Leading
 from rmq.raft.members import Members
-from rmq.raft.messages import Append, AppendReply, Install, Message, TimeoutNow, VoteReply, VoteRequest
+from rmq.raft.messages import Admit, Append, AppendReply, Install, Message, TimeoutNow, VoteReply, VoteRequest
 from rmq.raft.position import LogsParted, Position, TermPath
 
 __all__ = ["RaftNode"]
@@ -19,11 +19,20 @@ class RaftNode:
     :param path: the log, all of which is stored; its driver has synced it.
     :param term: the highest seen, and
     :param vote: whom this member has voted for in it: as ``Save`` was told last.
+    :param returning: not 0: the number of this disk, which takes the place of one that is lost: this member neither
+        votes nor is counted until the leader says that it has what that one may have promised.
     :param draw: gives numbers from 0 up to 1, so that members do not all campaign at once.
     """
 
     def __init__(
-        self, members: Members, path: TermPath, term: int, vote: str | None, now: float, draw: Callable[[], float]
+        self,
+        members: Members,
+        path: TermPath,
+        term: int,
+        vote: str | None,
+        now: float,
+        draw: Callable[[], float],
+        returning: int = 0,
     ) -> None:
         if term < path.last.term:
             raise LogsParted(f"the log has term {path.last.term}, and {term} was kept as the highest that was seen")
@@ -31,6 +40,7 @@ class RaftNode:
         self.path = path
         self.term = term
         self.vote = vote
+        self.returning = returning
         self.role = Role.FOLLOWER
         self.leader: str | None = None
         #: Everything before it stays for ever; found out anew after a start.
@@ -39,6 +49,8 @@ class RaftNode:
         #: leader's up to ``_same``.
         self._stored = path.last
         self._same: Position | None = None
+        #: The latest that the leader has asked.
+        self._asked_at = 0
         self._leading: Leading | None = None
         self._votes: set[str] = set()
         self._draw = draw
@@ -71,7 +83,7 @@ class RaftNode:
         places = {
             one: progress.match
             for one, progress in known.items()
-            if progress.match is not None and now - progress.heard < self.members.election
+            if progress.match is not None and not progress.returning and now - progress.heard < self.members.election
         }
         return max(places, key=lambda one: places[one], default=None)
 
@@ -87,6 +99,11 @@ class RaftNode:
         """To whom a leader is giving the lead."""
         return None if self._leading is None else self._leading.heir
 
+    @property
+    def votes(self) -> bool:
+        """Whether this one elects, may be elected, and is counted."""
+        return self.members.votes and not self.returning
+
     # -- events
 
     def tick(self, now: float) -> list[Effect]:
@@ -94,7 +111,7 @@ class RaftNode:
         leading = self._leading
         if leading is None:
             if now >= self._campaign_at:
-                if self.members.votes:
+                if self.votes:
                     self._ask_around(now)
                 else:
                     self._lose_leader(now)
@@ -108,6 +125,7 @@ class RaftNode:
                 return self._taken()
         if now >= leading.heartbeat_at:
             leading.heartbeat_at = now + self.members.heartbeat
+            leading.ask(now)
             for one in leading.progress:
                 self._send(one, leading.heartbeat(one, self.commit))
         if (preferred := leading.preferred(now)) is not None:
@@ -131,8 +149,10 @@ class RaftNode:
                     self._install(message, now)
                 case AppendReply():
                     self._hear(message, now)
+                case Admit():
+                    self._admitted(message)
                 case TimeoutNow():
-                    if self.members.votes and self.role is Role.FOLLOWER:
+                    if self.votes and self.role is Role.FOLLOWER:
                         self._campaign(now, told=True)
         return self._taken()
 
@@ -159,10 +179,17 @@ class RaftNode:
 
         A leader that is gone is waited for no longer. Others are asked first, and say no while they hear it.
         """
-        if self.role is Role.FOLLOWER and member == self.leader and self.members.votes:
+        if self.role is Role.FOLLOWER and member == self.leader and self.votes:
             self._heard = now - self.members.election
             self._campaign_at = min(self._campaign_at, now + self.members.heartbeat * self._draw())
         return self._taken()
+
+    def returns(self, number: int) -> None:
+        """The others knew another disk of this member, which has said nothing yet: it has lost what it had promised.
+
+        :param number: of this one; the driver has kept it.
+        """
+        self.returning = number
 
     def deleted(self, start: int) -> None:
         """Retention has deleted what comes before ``start``.
@@ -187,6 +214,9 @@ class RaftNode:
 
     def _do(self, effect: Effect) -> None:
         self._effects.append(effect)
+
+    def _save(self) -> None:
+        self._do(Save(self.term, self.vote, self.returning))
 
     def _send(self, to: str, message: Message) -> None:
         self._do(Send(to, message))
@@ -218,8 +248,9 @@ class RaftNode:
     def _follow(self, term: int, leader: str | None, now: float) -> None:
         if term > self.term:
             self.term, self.vote = term, None
-            self._do(Save(term, None))
+            self._save()
             self._same = None
+            self._asked_at = 0
         self._become(Role.FOLLOWER, leader)
         self._rest(now)
 
@@ -250,7 +281,8 @@ class RaftNode:
         self.term += 1
         self.vote = self.members.me
         self._same = None
-        self._do(Save(self.term, self.vote))
+        self._asked_at = 0
+        self._save()
         self._become(Role.CANDIDATE, None)
         self._ask(VoteRequest(self.term, self.members.me, self._stored, False, told), now)
 
@@ -284,11 +316,11 @@ class RaftNode:
     def _asked(self, request: VoteRequest, now: float) -> None:
         members = self.members
         free = request.term > self.term if request.pre else self.vote in (None, request.source)
-        granted = members.votes and free and request.last >= self._stored
+        granted = self.votes and free and request.last >= self._stored
         if granted and not request.pre:
             if self.vote is None:
                 self.vote = request.source
-                self._do(Save(self.term, self.vote))
+                self._save()
             self._rest(now)
         term = request.term if granted else self.term
         self._send(request.source, VoteReply(term, members.me, granted, request.pre))
@@ -303,19 +335,33 @@ class RaftNode:
 
     # -- following
 
-    def _led_by(self, source: str, now: float) -> None:
+    def _led_by(self, message: Append | Install, now: float) -> None:
+        source = message.source
         if self._leading is not None:
             raise LogsParted(f"{source} and {self.members.me} both lead in term {self.term}")
         self._heard = now
         self._follow(self.term, source, now)
+        self._asked_at = max(self._asked_at, message.asked)
+
+    def _reply(
+        self,
+        to: str,
+        *,
+        match: Position | None = None,
+        rejected: Position | None = None,
+        nearest: Position | None = None,
+    ) -> None:
+        self._send(
+            to,
+            AppendReply(self.term, self.members.me, match, rejected, nearest, self._asked_at, self.returning),
+        )
 
     def _take(self, message: Append, now: float) -> None:
-        self._led_by(message.source, now)
+        self._led_by(message, now)
         path, before, after = self.path, message.before, message.after
         if not path.contains(before):
             nearest = path.nearest(before)
-            reply = AppendReply(self.term, self.members.me, rejected=before, nearest=nearest)
-            self._send(message.source, reply)
+            self._reply(message.source, rejected=before, nearest=nearest)
             return
         if not path.contains(after):
             # All that it has of the span stays, so that a message that was overtaken takes nothing away.
@@ -341,7 +387,7 @@ class RaftNode:
         self._do(Cut(keep))
 
     def _install(self, message: Install, now: float) -> None:
-        self._led_by(message.source, now)
+        self._led_by(message, now)
         path, at = self.path, message.at
         if not path.contains(at):
             if at.end < self.commit:
@@ -363,8 +409,14 @@ class RaftNode:
         if self._leading is not None:
             self._count()
         elif self.leader is not None and self._same is not None:
-            match = min(self._stored, self._same)
-            self._send(self.leader, AppendReply(self.term, self.members.me, match=match))
+            self._reply(self.leader, match=min(self._stored, self._same))
+
+    def _admitted(self, message: Admit) -> None:
+        if self.returning and message.returning == self.returning and message.source == self.leader:
+            # The lost disk may have voted in this term, and not for who leads in it.
+            self.returning, self.vote = 0, message.source
+            self._save()
+            self._tell_stored()
 
     # -- leading
 
@@ -372,14 +424,14 @@ class RaftNode:
         leading = self._leading
         if leading is None or (reply.match is None and reply.rejected is None):
             return
-        install = leading.heard(reply, now, self.commit)
-        if install is not None:
-            self._send(reply.source, install)
+        told = leading.heard(reply, now, self.commit)
+        if told is not None:
+            self._send(reply.source, told)
             return
-        if reply.match is None:
-            self._send(reply.source, leading.heartbeat(reply.source, self.commit))
         self._count()
         self._send_spans(reply.source)
+        if leading.admits(reply.source, self.commit):
+            self._send(reply.source, Admit(self.term, self.members.me, reply.returning))
         self._tell_heir()
 
     def _count(self) -> None:
@@ -399,8 +451,9 @@ class RaftNode:
                     self._send(one, message)
 
     def _bequeath(self, to: str, now: float) -> None:
-        if self._leading is not None:
-            self._leading.bequeath(to, now)
+        leading = self._leading
+        if leading is not None and not leading.progress[to].returning:
+            leading.bequeath(to, now)
             self._tell_heir()
 
     def _tell_heir(self) -> None:

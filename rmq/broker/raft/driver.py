@@ -6,8 +6,10 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
+from rmq.broker.raft.met import number
 from rmq.broker.raft.record_ends import RecordEnds
 from rmq.broker.raft.sidecar import Kept, Sidecar
 from rmq.broker.store.log.gate import Gate
@@ -78,7 +80,9 @@ class RaftDriver:
         self.won = self.failures = 0
         #: Bytes that the others have sent, and when they said anything last, by the wall clock; 0 = never.
         self.taken = self.heard_ms = 0
-        self._hard = (kept.term, kept.vote)
+        self._number = number(kept.met.disk)
+        #: As ``raft/vote`` has it: term, vote, and the number of a disk that is not counted yet.
+        self._hard = (kept.term, kept.vote, self._number if kept.returning else 0)
         self._path = _path_of(kept.starts, self._log.start, self._log.end, empty=not self._log.segments)
         self._ends = RecordEnds(self._read_written, self._log.file_size, self._path.end)
         self._noted = kept.commit
@@ -154,7 +158,8 @@ class RaftDriver:
             store.flusher.request()
             await asyncio.sleep(0.01)
         path = TermPath(self._path.starts, self._path.start, self._path.end)
-        self.node = RaftNode(self._members, path, *self._hard, self._now(), self._draw)
+        term, vote, returning = self._hard
+        self.node = RaftNode(self._members, path, term, vote, self._now(), self._draw, returning)
         self._after()
 
     def _end_node(self) -> None:
@@ -170,16 +175,49 @@ class RaftDriver:
         """What was under way comes to nothing, as if the process had ended here."""
         self._end_node()
         if isinstance(error, LogsParted):
-            self.parted = str(error)
-            log.critical(
-                "this member of the group stops, which serves nobody until somebody has looked at its log: %s", error
-            )
+            self.part(str(error))
         else:
             self.failures += 1
             self._trouble.failed(error)
             if not self.tasks.closed:
                 self.tasks.spawn(self._anew(), "anew")
         self._tell()
+
+    def part(self, why: str) -> None:
+        """Be no member any more, until somebody has looked at it."""
+        self._end_node()
+        if self.parted is None:
+            self.parted = why
+            log.critical(
+                "this member of the group stops, which serves nobody until somebody has looked at its log: %s", why
+            )
+        self._tell()
+
+    @property
+    def returning(self) -> bool:
+        """Whether it has lost its disk, and is not counted before it has everything back."""
+        return self._hard[2] != 0
+
+    async def returns(self) -> None:
+        """The others knew another disk of this member, which has said nothing to anybody yet.
+
+        :raises OSError: that cannot be kept.
+        """
+        if self._log.end > self._log.start:
+            self.part(
+                f"{self._sidecar.folder} is gone, and the log beside it is there: what this member had promised is "
+                "lost, and nobody knows whose log that is; start it with an empty store, and it gets the group's"
+            )
+            return
+        term, vote, _ = self._hard
+        await self._sidecar.save_vote(term, vote, returning=True)
+        self._hard = (term, vote, self._number)
+        if self.node is not None:
+            self.node.returns(self._number)
+        log.warning(
+            "this member has lost its disk, and what it had promised: it gets the log from the others, and neither "
+            "votes nor counts before it has everything"
+        )
 
     async def _anew(self) -> None:
         await asyncio.sleep(_AGAIN)
@@ -355,8 +393,8 @@ class RaftDriver:
                 self._write(start, after, data)
             case Became(role, term, leader):
                 self._became(role, term, leader)
-            case Save(term, vote):
-                return self._save(term, vote)
+            case Save(term, vote, returning):
+                return self._save(term, vote, returning)
             case Begin(at):
                 return self._begin_term(at)
             case Cut(to):
@@ -392,9 +430,7 @@ class RaftDriver:
     def _send_bytes(self, to: str, message: Append, pieces: list[bytes]) -> None:
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         if len(data) == message.after.end - message.before.end:  # else it was deleted meanwhile
-            self._send(
-                to, Append(message.term, message.source, message.before, message.after, message.commit, data)
-            )  # fmt: skip
+            self._send(to, replace(message, data=data))
 
     def _committed(self, end: int) -> None:
         known = end if self.leads is not None else self._ends.before(end)
@@ -432,9 +468,11 @@ class RaftDriver:
         for tell in self.on_change:
             tell()
 
-    async def _save(self, term: int, vote: str | None) -> None:
-        await self._sidecar.save_vote(term, vote)
-        self._hard = (term, vote)
+    async def _save(self, term: int, vote: str | None, returning: int) -> None:
+        await self._sidecar.save_vote(term, vote, returning=returning != 0)
+        if self.returning and not returning:
+            log.info("this member has everything back that its lost disk had, and is counted again")
+        self._hard = (term, vote, returning)
 
     async def _begin_term(self, at: Position) -> None:
         starts = (*self._path.starts, at)
@@ -462,11 +500,13 @@ class RaftDriver:
             start = behind
 
     async def _reset(self, at: Position) -> None:
-        if self._log.segments:
+        if self._log.end > self._log.start:
             raise LogsParted(
                 f"this member lacks what the others have deleted already: its log ends at {self._log.end}, and the "
-                f"leader's begins at {at.end}"
+                f"leader's begins at {at.end}; start it with an empty store, and it gets the group's"
             )
+        if self._log.segments:
+            await self._log.vacate()
         await self._sidecar.save_terms((at,))
         self._path.reset(at)
         self._ends.begin(at.end)

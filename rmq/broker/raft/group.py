@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from rmq.broker.parts import Ground
 from rmq.broker.raft.driver import RaftDriver
 from rmq.broker.raft.links import Links
+from rmq.broker.raft.met import Meetings, Met, Replaced
 from rmq.broker.raft.peers import Peers
 from rmq.broker.raft.seen import seen
 from rmq.broker.raft.sidecar import Kept, Sidecar, Whose
+from rmq.broker.raft.wire import Hello
 from rmq.broker.replication.slave_service import SlaveStatus
 from rmq.broker.store.trouble import Trouble
 from rmq.protocol.bodies.replica import GroupInfo
-from rmq.protocol.errors import RMQError, StoreError
+from rmq.protocol.errors import ReplicationError, RMQError, StoreError
 from rmq.raft.messages import Message
 from rmq.runtime.tasks import TaskOwner
 
@@ -46,7 +49,7 @@ class Group:
         self._kept: Kept | None = None
         self.driver: RaftDriver | None = None
         self._links: Links | None = None
-        self._known: dict[str, str] = {}
+        self.meetings: Meetings | None = None
         self.tasks = TaskOwner("roles")
         self._changed = asyncio.Event()
         self._meeting = asyncio.Lock()
@@ -63,7 +66,10 @@ class Group:
         :raises StoreError: it cannot be read, or does not fit the log.
         """
         kept = self._kept = await self._sidecar.load()
-        self._known = dict(kept.others)
+        met = kept.met
+        if kept.returning and not met.returned:  # it ended between the two
+            met = replace(met, begun=True, returned=True)
+        self.meetings = Meetings(self.peers.members.others, met)
         store, settings, world = self._store, self._ground.settings, self._ground.world
         end = store.log.end
         if kept.new and end:
@@ -85,7 +91,7 @@ class Group:
         )
         driver.on_change.append(self._changed.set)
         self._links = Links(
-            world, settings, self.peers, kept.disk, self._known, self._meet, self._hear, self._lose,
+            world, settings, self.peers, self.meetings, self._meet, self._hear, self._lose,
             broker=self._ground.broker_addr, file_size=store.log.file_size,
         )  # fmt: skip
 
@@ -151,24 +157,54 @@ class Group:
     @property
     def takes_part(self) -> bool:
         """Whether every other member has been met: until then nobody could tell whether one has lost its disk."""
-        return len(self._known) == len(self.peers.members.others)
+        return self.meetings is not None and self.meetings.met.begun
 
-    def _meet(self, one: str, disk: str) -> None:
-        if not self.tasks.closed:
-            self.tasks.spawn(self._keep_met(one, disk), f"meet {one}")
+    def _meet(self, hello: Hello) -> bool:
+        """:raises ReplicationError: he is not heard."""
+        meetings = self.meetings
+        if meetings is None or self.tasks.closed:
+            return False
+        try:
+            if meetings.hear(hello) is None:
+                return True
+        except Replaced as error:
+            if self.driver is not None:
+                self.driver.part(str(error))
+            raise
+        self.tasks.spawn(self._keep_met(meetings, hello), f"meet {hello.source}")
+        return False
 
-    async def _keep_met(self, one: str, disk: str) -> None:
+    async def _keep_met(self, meetings: Meetings, hello: Hello) -> None:
         # One at a time: each writes all of them.
         async with self._meeting:
-            while self._kept is not None and one not in self._known:
+            while True:
                 try:
-                    await self._sidecar.save_members(self._kept.disk, {**self._known, one: disk})
+                    met = meetings.hear(hello)
+                    if met is None:
+                        return
+                    await self._keep(meetings, met)
                 except OSError as error:
                     self._trouble.failed(error)
                     await asyncio.sleep(_AGAIN)
-                    continue
-                self._known[one] = disk
-                log.info("%s of the group was met%s", one, "; all members are known" if self.takes_part else "")
+                except ReplicationError as error:
+                    log.warning("%s of the group is not heard: %s", hello.source, error)
+                    return
+                else:
+                    if hello.returned:
+                        log.warning("%s takes the place of a disk that is lost: it is sent the log", hello.source)
+                    told = "; all members are known" if self.takes_part else ""
+                    log.info("%s of the group was met%s", hello.source, told)
+                    return
+
+    async def _keep(self, meetings: Meetings, met: Met) -> None:
+        if met.returned and not meetings.met.returned and self.driver is not None:
+            await self.driver.returns()  # first: who has begun would vote after a start
+            if self.driver.parted is not None:
+                return
+        await self._sidecar.save_members(met)
+        meetings.met = met
+        if self._links is not None:
+            self._links.introduce()
 
     @property
     def leader_address(self) -> str | None:
@@ -225,13 +261,17 @@ class Group:
         if driver.parted is not None:
             return f"this member of the group has stopped: {driver.parted}"
         if not self.takes_part:
-            lacking = [one for one in self.peers.members.others if one not in self._known]
+            lacking = [] if self.meetings is None else self.meetings.lacking
             return f"the group begins once every member was met: {', '.join(lacking)} never was"
         refused = {} if self._links is None else self._links.refused_by
         if len(refused) == len(self.peers.members.others):
             return f"no other member takes this one: {next(iter(refused.values()))}"
         if driver.leads is None and driver.leader is None:
             return "the group has no leader"
+        if driver.returning:
+            return (
+                f"this member has lost its disk, and gets the log from the others: it has {self._store.log.end} bytes"
+            )
         return None
 
     def lacks(self, behind: int | None) -> str | None:

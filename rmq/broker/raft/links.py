@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from hashlib import sha256
 from typing import cast
 
+from rmq.broker.raft.met import Meetings
 from rmq.broker.raft.peers import Peers
-from rmq.broker.raft.wire import REFUSED, Hello, decode, encode, refusal
+from rmq.broker.raft.wire import HELLO, REFUSED, Hello, decode, encode, refusal
 from rmq.broker.replication.wire import UnitDecoder, header
 from rmq.broker.settings import BrokerSettings
 from rmq.broker.store.trouble import Trouble
@@ -42,9 +43,8 @@ _STRANGERS, _OF_ONE, _HELLO = 16, 4, 32 << 10
 class Links:
     """Every connection of one member.
 
-    :param disk: what this member calls its disk, and
-    :param known: what each other calls its own, as far as that is known.
-    :param keep: has a name kept, on the disk: what that member says is heard from then on.
+    :param meetings: whom this member has met.
+    :param meet: told who somebody says he is; whether he is heard already.
     :param heard: told each word of a member.
     :param lost: told of a member whose last connection has ended.
     """
@@ -54,9 +54,8 @@ class Links:
         world: World,
         settings: BrokerSettings,
         peers: Peers,
-        disk: str,
-        known: dict[str, str],
-        keep: Callable[[str, str], None],
+        meetings: Meetings,
+        meet: Callable[[Hello], bool],
         heard: Callable[[Message], None],
         lost: Callable[[str], None],
         *,
@@ -67,11 +66,10 @@ class Links:
         self._settings = settings
         self._peers = peers
         self._me = peers.members.me
-        self._known = known
-        self._keep = keep
+        self._meetings = meetings
+        self._meet = meet
         self.heard = heard
         self.lost = lost
-        self._disk = disk
         # The order in which the settings name them means nothing.
         members = ";".join(sorted(peers.members.voters))
         self._hello = Hello(peers.group, self._me, "", "", members, file_size, broker, settings.broker_name)
@@ -80,6 +78,8 @@ class Links:
         self._peer_tls = settings.peer_tls()
         self._allowed = settings.ha_networks()
         self._out: dict[str, _Outgoing] = {}
+        #: Where the others were found last.
+        self._where: dict[str, addresses.Host] = {}
         self._in: dict[_Incoming, None] = {}
         self._listener: Listener | None = None
         self._refusals = Rationed(world.clock)
@@ -167,6 +167,14 @@ class Links:
         if link is not None and (not isinstance(message, Append) or not message.data or self._is_here(to)):
             link.send(encode(message))
 
+    def _introduction(self, one: str) -> bytes:
+        return self._meetings.introduce(replace(self._hello, to=one)).encode()
+
+    def introduce(self) -> None:
+        """Say again who this is: there is more to say."""
+        for one, link in self._out.items():
+            link.send(self._introduction(one))
+
     def _is_here(self, one: str) -> bool:
         return any(other.hello is not None and other.hello.source == one for other in self._in)
 
@@ -177,17 +185,18 @@ class Links:
 
     async def _connect(self, one: str) -> None:
         host, port = self._peers.at[one]
-        hello = replace(self._hello, to=one, disk=_called(self._disk, one)).encode()
         trouble = Trouble(self._world.clock, log, f"connecting to {one} of the group", "it is tried again")
         tls = self._peer_tls
         while True:
-            link = _Outgoing(hello, self._world.clock.monotonic, partial(self._taken_by, one))
+            link = _Outgoing(self._introduction(one), self._world.clock.monotonic, partial(self._taken_by, one))
             try:
                 async with patience.timeout(_CONNECT):
                     await self._world.network.connect(
                         partial(_made, link), host, port, ssl_context=None if tls is None else tls.context
                     )
                 self._out[one] = link
+                if link.host is not None:
+                    self._where[one] = link.host
                 why = await link.ended
                 if why is None:
                     trouble.over()
@@ -247,23 +256,38 @@ class Links:
             raise ReplicationError(
                 f"{hello.source} has brokerName={hello.name}, and {self._me} has {own.name}: it is the same in all"
             )
-        known = self._known.get(hello.source)
-        if known is not None and known != hello.disk:
-            raise ReplicationError(
-                f"{hello.source} comes with another disk than the one it had: it has lost what it had promised, and is "
-                "no member any more (docs/failover.md says how a member is replaced)"
-            )
+        if hello.returned and not self._meetings.is_known(hello.source, hello.disk):
+            self._look_at_address(link, hello.source)
+        known = self._meet(hello)
         of_one = [other for other in self._in if other.hello is not None and other.hello.source == hello.source]
-        if len(of_one) >= _OF_ONE:
+        for other in of_one:
+            if other is not link and other.hello is not None and other.hello.disk != hello.disk:
+                other.close()  # nothing that a lost disk has said is heard behind a word of the newer one
+        if len(of_one) > _OF_ONE:
             of_one[0].close()
         self.brokers[hello.source] = hello.broker
-        if known is None:
-            self._keep(hello.source, hello.disk)
-        return known is not None
+        return known
 
-    def is_known(self, source: str) -> bool:
+    def _look_at_address(self, link: _Incoming, one: str) -> None:
+        """What takes the place of a member that has lost its disk is where that one was, or has a certificate of ours.
+
+        :raises ReplicationError: it is somewhere else.
+        """
+        host = self._where.get(one)
+        if host != link.host and not self._asks_certificates():
+            raise ReplicationError(
+                f"it says that it is {one} with a new disk, and comes from {link.host}, not from the address that "
+                f"dLegerPeers names ({host or 'nobody answers there'})"
+            )
+
+    def _asks_certificates(self) -> bool:
+        context = self.tls.context
+        enforced = self.tls.mode is TlsMode.ENFORCING
+        return enforced and context is not None and context.verify_mode is ssl.CERT_REQUIRED
+
+    def is_known(self, hello: Hello) -> bool:
         """Whether what a member says is heard."""
-        return source in self._known
+        return self._meetings.is_known(hello.source, hello.disk)
 
     def closed(self, link: _Incoming) -> None:
         """A connection is gone."""
@@ -298,14 +322,6 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _called(disk: str, to: str) -> str:
-    """What a member calls its disk towards another: it shows that this is the member that was met once.
-
-    Each hears another word, so that who hears one cannot pass for the member at a third.
-    """
-    return sha256(f"{disk} {to}".encode()).hexdigest()[:24]
-
-
 def _made(link: _Outgoing) -> _Outgoing:
     return link
 
@@ -323,6 +339,8 @@ class _Outgoing(asyncio.Protocol):
         self._unheard: float | None = None
         self._transport: asyncio.Transport | None = None
         self._decoder = UnitDecoder()
+        #: Where the other side is.
+        self.host: addresses.Host | None = None
         #: Done when it is over: why it was refused, or None.
         self.ended: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
 
@@ -335,6 +353,8 @@ class _Outgoing(asyncio.Protocol):
         if self.ended.done():
             self._transport.abort()
             return
+        name = self._transport.get_extra_info("peername")
+        self.host = addresses.host(name[0]) if name else None
         self._transport.write(self._hello)
 
     def data_received(self, data: bytes) -> None:
@@ -446,12 +466,14 @@ class _Incoming(asyncio.Protocol):
             self._transport.write(header(0, 0))
 
     def _take(self, body: bytes) -> None:
-        if self.hello is None:
+        if self.hello is None or body[:1] == bytes([HELLO]):
             hello = Hello.decode(body)
+            if self.hello is not None and (self.hello.source, self.hello.disk) != (hello.source, hello.disk):
+                raise ReplicationError(f"it was {self.hello.source}, and says that it is another one now")
             self._links.introduced(self, hello)
             self.hello = hello
             return
-        if self._links.is_known(self.hello.source):
+        if self._links.is_known(self.hello):
             self._links.heard(decode(self.hello.source, body))
 
     def _secured(self, data: bytes) -> bool:

@@ -3,10 +3,13 @@
 Every file is small, one JSON object, and replaced as a whole, synced::
 
     file      content
-    vote      {"term": the highest seen, "vote": whom this member has voted for in it, or null}
+    vote      {"term": the highest seen, "vote": whom this member has voted for in it, or null, "returning": it has
+              lost another disk, and is not counted before it has everything back}
     terms     {"starts": [[term, commit-log offset where it begins], ...]}
     members   {"group": its name, "me": this member's id, "ids": [those of all, sorted], "disk": what this member
-              calls its disk, "others": {id: what that one calls its own towards this one}}
+              calls its disk, "others": {id: what that one calls its own towards this one}, "retired": {id: [what
+              it called those that it had before]}, "begun": every other one knew this one, once, "returned": this
+              disk has taken the place of a lost one} (:mod:`rmq.broker.raft.met`)
     commit    {"end": up to where the log was committed when that was noted last}
 
 (:mod:`rmq.broker.raft.found` has one more, which a plain broker leaves.)
@@ -19,10 +22,12 @@ be shown of a log right after a start, before the group has said more.
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import orjson
 
+from rmq.broker.raft.met import Met
 from rmq.protocol.errors import StoreError
 from rmq.raft.position import Position
 from rmq.runtime.world import World
@@ -49,10 +54,11 @@ class Kept(NamedTuple):
     vote: str | None
     starts: tuple[Position, ...]
     commit: int
-    disk: str
-    others: dict[str, str]
+    met: Met
     #: Nothing was there: the log is a plain broker's, or empty.
     new: bool
+    #: It is not counted yet.
+    returning: bool = False
 
 
 class Sidecar:
@@ -85,34 +91,40 @@ class Sidecar:
         new = members is None
         try:
             if members is None:
-                members = {"disk": f"{self._random.getrandbits(96):024x}", "others": {}}
-                await self.save_members(members["disk"], {})
+                met = Met(f"{self._random.getrandbits(96):024x}")
+                await self.save_members(met)
             else:
+                met = self._met(members)
                 self._belongs(Whose(str(members["group"]), str(members["me"]), tuple(map(str, members["ids"]))))
             starts = tuple(Position(int(term), int(end)) for term, end in (terms or {"starts": [[0, 0]]})["starts"])
             hard = vote or {"term": 0, "vote": None}
             voted = hard["vote"]
             return Kept(
                 int(hard["term"]), None if voted is None else str(voted), starts, int((commit or {"end": 0})["end"]),
-                str(members["disk"]), {str(one): str(disk) for one, disk in members["others"].items()}, new,
+                met, new, bool(hard.get("returning")),
             )  # fmt: skip
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise StoreError(f"what {self.folder} holds is not what a member keeps ({error!r}): restore it") from None
 
-    async def save_vote(self, term: int, vote: str | None) -> None:
+    def _met(self, members: dict[str, Any]) -> Met:
+        others = {str(one): str(word) for one, word in members["others"].items()}
+        retired = {str(one): [str(word) for word in words] for one, words in members["retired"].items()}
+        return Met(str(members["disk"]), others, retired, bool(members["begun"]), bool(members["returned"]))
+
+    async def save_vote(self, term: int, vote: str | None, *, returning: bool = False) -> None:
         """:raises OSError: it is not on the disk."""
-        await self._write("vote", {"term": term, "vote": vote})
+        await self._write("vote", {"term": term, "vote": vote, "returning": returning})
 
     async def save_terms(self, starts: tuple[Position, ...]) -> None:
         """:raises OSError: they are not on the disk."""
         await self._write("terms", {"starts": [list(start) for start in starts]})
 
-    async def save_members(self, disk: str, others: dict[str, str]) -> None:
+    async def save_members(self, met: Met) -> None:
         """:raises OSError: they are not on the disk."""
         whose = self._whose
         await self._write(
             "members",
-            {"group": whose.group, "me": whose.me, "ids": list(whose.ids), "disk": disk, "others": others},
+            {"group": whose.group, "me": whose.me, "ids": list(whose.ids), **asdict(met)},
         )
 
     async def save_commit(self, end: int) -> None:

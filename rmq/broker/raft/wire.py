@@ -8,11 +8,15 @@ byte of the log that it carries (0 where it carries none)::
     0     hello                JSON: who speaks to whom (:class:`Hello`); the first unit of a connection
     1     asks for a vote      term i8, last (term i8, end i8), bits: 1 only asks, 2 told by the leader
     2     answers that         term i8, bits: 1 granted, 2 only asked
-    3     the log goes on      term i8, before (i8, i8), after (i8, i8), commit i8, the bytes between them
-    4     answers that         term i8, bits: 1 match, 2 rejected, 4 nearest; three positions (i8, i8)
-    5     the log begins anew  term i8, at (i8, i8), commit i8
+    3     the log goes on      term i8, before (i8, i8), after (i8, i8), commit i8, asked i8, the bytes between them
+    4     answers that         term i8, bits: 1 match, 2 rejected, 4 nearest; three positions (i8, i8), asked i8,
+                               returning i8
+    5     the log begins anew  term i8, at (i8, i8), commit i8, asked i8
     6     lead                 term i8
     7     refused              text; it goes the other way, before the connection is closed
+    8     be counted again     term i8, returning i8
+
+The first unit may come again on a connection, when there is more to say.
 
 A unit without a body goes the other way, too: it says that what has come was heard.
 """
@@ -27,7 +31,7 @@ import orjson
 
 from rmq.broker.replication.wire import header
 from rmq.protocol.errors import ReplicationError
-from rmq.raft.messages import Append, AppendReply, Install, Message, TimeoutNow, VoteReply, VoteRequest
+from rmq.raft.messages import Admit, Append, AppendReply, Install, Message, TimeoutNow, VoteReply, VoteRequest
 from rmq.raft.position import Position
 
 __all__ = ["HELLO", "REFUSED", "Hello", "decode", "encode", "refusal"]
@@ -36,10 +40,11 @@ HELLO: Final = 0
 REFUSED: Final = 7
 _ASK: Final = Struct(">BqqqB")
 _ANSWER: Final = Struct(">BqB")
-_APPEND: Final = Struct(">Bqqqqqq")
-_REPLY: Final = Struct(">BqBqqqqqq")
-_INSTALL: Final = Struct(">Bqqqq")
+_APPEND: Final = Struct(">Bqqqqqqq")
+_REPLY: Final = Struct(">BqBqqqqqqqq")
+_INSTALL: Final = Struct(">Bqqqqq")
 _LEAD: Final = Struct(">Bq")
+_ADMIT: Final = Struct(">Bqq")
 _VERSION: Final = 1
 #: Terms and offsets are less: what is counted on from them still fits.
 _MOST: Final = 1 << 62
@@ -64,6 +69,11 @@ class Hello:
     broker: str
     #: Its brokerName.
     name: str
+    #: A digest of what it keeps as the other's name for its disk; empty where it keeps none.
+    known: str = ""
+    #: Its group has begun; and its disk has taken the place of one that is lost.
+    begun: bool = False
+    returned: bool = False
     version: int = _VERSION
 
     def encode(self) -> bytes:
@@ -83,7 +93,7 @@ class Hello:
             hello = cls(**found)
         except (ValueError, TypeError) as fault:
             raise ReplicationError(f"it does not say who it is: {fault}") from None
-        texts = (hello.group, hello.source, hello.to, hello.disk, hello.members, hello.broker, hello.name)
+        texts = (hello.group, hello.source, hello.to, hello.disk, hello.members, hello.broker, hello.name, hello.known)
         if not all(
             isinstance(text, str) and text.isprintable() and len(text) < 1024 for text in texts
         ) or not isinstance(hello.file_size, int):
@@ -105,15 +115,18 @@ def encode(message: Message) -> bytes:
             body = _ASK.pack(1, term, *last, pre + 2 * told)
         case VoteReply(term, _, granted, pre):
             body = _ANSWER.pack(2, term, granted + 2 * pre)
-        case Append(term, _, before, after, commit, data):
+        case Append(term, _, before, after, commit, data, asked):
             at = before.end
-            body = _APPEND.pack(3, term, *before, *after, commit)
-        case AppendReply(term, _, match, rejected, nearest):
+            body = _APPEND.pack(3, term, *before, *after, commit, asked)
+        case AppendReply(term, _, match, rejected, nearest, asked, returning):
             places = (match, rejected, nearest)
             bits = sum(1 << number for number, place in enumerate(places) if place is not None)
-            body = _REPLY.pack(4, term, bits, *(value for place in places for value in place or _NOWHERE))
-        case Install(term, _, place, commit):
-            body = _INSTALL.pack(5, term, *place, commit)
+            values = (value for place in places for value in place or _NOWHERE)
+            body = _REPLY.pack(4, term, bits, *values, asked, returning)
+        case Install(term, _, place, commit, asked):
+            body = _INSTALL.pack(5, term, *place, commit, asked)
+        case Admit(term, _, returning):
+            body = _ADMIT.pack(8, term, returning)
         case TimeoutNow(term, _):
             body = _LEAD.pack(6, term)
     return header(at, len(body) + len(data)) + body + data
@@ -164,20 +177,23 @@ def _decode(source: str, body: bytes) -> Message:
             _, term, bits = _ANSWER.unpack(body)
             return VoteReply(term, source, bool(bits & 1), bool(bits & 2))
         case 3:
-            _, term, of, end, after_of, after_end, commit = _APPEND.unpack_from(body)
+            _, term, of, end, after_of, after_end, commit, asked = _APPEND.unpack_from(body)
             before, after = Position(of, end), Position(after_of, after_end)
-            return Append(term, source, before, after, commit, body[_APPEND.size :])
+            return Append(term, source, before, after, commit, body[_APPEND.size :], asked)
         case 4:
-            _, term, bits, *values = _REPLY.unpack(body)
+            _, term, bits, *values, asked, returning = _REPLY.unpack(body)
             places = [
                 Position(values[2 * number], values[2 * number + 1]) if bits >> number & 1 else None
                 for number in range(3)
             ]
-            return AppendReply(term, source, *places)
+            return AppendReply(term, source, places[0], places[1], places[2], asked, returning)
         case 5:
-            _, term, of, end, commit = _INSTALL.unpack(body)
-            return Install(term, source, Position(of, end), commit)
+            _, term, of, end, commit, asked = _INSTALL.unpack(body)
+            return Install(term, source, Position(of, end), commit, asked)
         case 6:
             _, term = _LEAD.unpack(body)
             return TimeoutNow(term, source)
+        case 8:
+            _, term, returning = _ADMIT.unpack(body)
+            return Admit(term, source, returning)
     raise ReplicationError(f"no word of a member begins with {body[0]}")

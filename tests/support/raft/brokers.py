@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 from rmq.broker.app import BrokerApp
 from rmq.broker.raft.driver import RaftDriver
@@ -44,6 +45,7 @@ class GroupCluster(SimCluster):
         self.led: dict[int, str] = {}
         #: Topic, queue and index -> where the message lies, and its size, as any member has shown.
         self.shown: dict[tuple[str, int, int], bytes] = {}
+        self._wiped: set[str] = set()
         self._seen: dict[BrokerApp, dict[tuple[str, int], int]] = {}
 
     async def start(self) -> None:
@@ -95,6 +97,8 @@ class GroupCluster(SimCluster):
         with unheard():
             await app.stop()  # on a disk and a network of which nobody sees anything any more
         node.disk = SimDisk(node.clock.now_ms) if disk else left
+        if disk:
+            self._wiped.add(name)
         self.simulation.kill(node)
 
     def isolate(self, name: str) -> None:
@@ -129,6 +133,14 @@ class GroupCluster(SimCluster):
         assert group is not None
         assert group.driver is not None
         return group.driver
+
+    def whole(self) -> set[str]:
+        """Those that have their disks: what a member that lost it is to get back it has, or its machine is off."""
+        for name in self._wiped & set(self.members):
+            kept = json.loads(self.simulation.nodes[name].files.read("/store/raft/members"))
+            if kept["returned"] and not self.driver(name).returning:
+                self._wiped.remove(name)
+        return set(self.names) - self._wiped
 
     def leader(self) -> str | None:
         """The member that takes messages; of two, the newer."""

@@ -8,12 +8,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
 from rmq.raft.effects import Became, Begin, Commit, Cut, Effect, Reset, Role, Save, Send, Write
 from rmq.raft.members import Members
-from rmq.raft.messages import Append, Message
+from rmq.raft.messages import Append, AppendReply, Message, TimeoutNow, VoteReply
 from rmq.raft.node import RaftNode
 from rmq.raft.position import Position, TermPath
 
@@ -34,6 +35,14 @@ class Bugs(NamedTuple):
     term_unsynced: bool = False
     #: What was written counts as stored.
     stored_early: bool = False
+    #: Whom it has voted for is not known after a restart.
+    vote_forgotten: bool = False
+    #: A member whose disk was lost votes as if it had promised nothing.
+    wiped_votes: bool = False
+    #: That it has come back without its disk is not known after a restart.
+    returning_forgotten: bool = False
+    #: A word of the disk that was lost is believed after one of the disk that has taken its place.
+    old_disk_heard: bool = False
 
 
 class SimMember:
@@ -46,13 +55,24 @@ class SimMember:
         self._random = random
         self._bugs = bugs
         #: The clock's rate and offset.
-        self._rate, self._offset = random.uniform(0.9, 1.1), random.uniform(0, 1000)
+        skew = random.choice((1.1, 1.1, 1.4))
+        self._rate, self._offset = random.uniform(1 / skew, skew), random.uniform(0, 1000)
+        #: Counts its disks; and the newest of each other member that was heard.
+        self.disk = 0
+        self.disks: dict[str, int] = {}
+        #: When what was heard last of the others that vote was sent.
+        self.heard: dict[str, float] = {}
+        #: Its disk takes no more for so long.
+        self.full_until = 0.0
+        #: Term -> who would elect it in that.
+        self._asked_for: dict[int, set[str]] = {}
         self.log = bytearray()
         self.start = 0
         #: Where records end.
         self.ends: list[int] = []
         #: What is on the disk: term, vote, terms of the log, and how much of that.
         self.hard: tuple[int, str | None] = (0, None)
+        self._returning = 0
         self._kept = self.hard
         self.path = TermPath([Position(0, 0)], 0, 0)
         self._kept_starts = self.path.starts
@@ -60,6 +80,7 @@ class SimMember:
         self.committed = 0
         #: The term in which it leads, once it has carried that out.
         self.leads: int | None = None
+        self._elected = 0.0
         self.node: RaftNode | None = None
         self.paused_until = 0.0
         self.slow = 0.0
@@ -88,8 +109,16 @@ class SimMember:
         self.committed = min(self.committed, whole)
         self._life += 1
         term, vote = self.hard
+        if self._bugs.vote_forgotten:
+            vote = None
+        if self._bugs.returning_forgotten:
+            self._returning = 0 if self._returning < 0 else -self._returning
         path = TermPath(self.path.starts, self.start, whole)
-        self.node = RaftNode(self.members, path, max(term, path.last.term), vote, self.now(), self._random.random)
+        self.node = RaftNode(
+            self.members, path, max(term, path.last.term), vote, self.now(), self._random.random, abs(self._returning)
+        )
+        self._asked_for.clear()
+        self.heard.clear()
         self._timer = float("inf")
         self._arm()
 
@@ -107,6 +136,23 @@ class SimMember:
             if self._bugs.term_unsynced:
                 self.path = TermPath(self._kept_starts, self.start, self.path.end)
             self._lose(self._random.randint(min(self.synced, len(self.log)), len(self.log)))
+
+    def wipe(self) -> None:
+        """It has ended: another disk takes the place of the one that it had."""
+        self.disk += 1
+        self._returning = 0 if self._bugs.wiped_votes else self.disk
+        self.log.clear()
+        self.ends.clear()
+        self.start = self.synced = self.committed = 0
+        self.hard = self._kept = (0, None)
+        self.path = TermPath([Position(0, 0)], 0, 0)
+        self._kept_starts = self.path.starts
+        self.disks.clear()
+
+    @property
+    def returning(self) -> bool:
+        """Whether it has lost its disk, and is not counted yet."""
+        return self._returning != 0
 
     def _lose(self, end: int) -> None:
         del self.log[end:]
@@ -146,13 +192,22 @@ class SimMember:
                 self._do(self.node.tick(self.now()))
             self._arm()
 
-    def receive(self, message: Message) -> None:
-        """A message has come."""
-        self._later(0.0, lambda: self._step(message))
+    def receive(self, message: Message, disk: int, sent: float) -> None:
+        """A message has come, of a member with its so manyeth disk, which has sent it then."""
+        self._later(0.0, lambda: self._step(message, disk, sent))
 
-    def _step(self, message: Message) -> None:
-        if self.node is not None:
-            self._do(self.node.step(message, self.now()))
+    def _step(self, message: Message, disk: int, sent: float) -> None:
+        source = message.source
+        if self.node is None or (disk < self.disks.get(source, 0) and not self._bugs.old_disk_heard):
+            return  # the connection was closed when the newer one was heard
+        self.disks[source] = disk
+        if not (isinstance(message, AppendReply) and message.returning):
+            self.heard[source] = max(self.heard.get(source, 0.0), sent)
+        if isinstance(message, VoteReply) and message.pre and message.granted:
+            self._asked_for.setdefault(message.term, {self.name}).add(source)
+        elif isinstance(message, TimeoutNow):
+            self._asked_for[message.term + 1] = set(self.members.voters)
+        self._do(self.node.step(message, self.now()))
 
     def transfer(self, to: str) -> None:
         """Give the lead away."""
@@ -175,6 +230,11 @@ class SimMember:
         node = self.node
         if node is None or self.sim.time < self.paused_until or self.leads != node.term or not node.takes_messages:
             return False
+        if self.sim.time > self.paused_until + 0.1:
+            since = self.sim.time - 2.1 * self.members.election / self._rate
+            heard = 1 + sum(self.heard.get(one, 0.0) > since for one in self.members.voters if one != self.name)
+            fresh = since < self._elected
+            self.sim.check(fresh or heard >= self.members.majority, f"{self.name} leads, and hears no majority")
         for _ in range(records):
             size = self._random.randint(4, 9)
             self._append(bytes([size]) + self._random.randbytes(size - 1))
@@ -195,6 +255,12 @@ class SimMember:
     def _work(self) -> None:
         while self._effects and self._doing is None and self.node is not None:
             effect = self._effects.popleft()
+            if not isinstance(effect, Send | Commit | Became):
+                if self.sim.time < self.full_until:
+                    self.sim.end(self, power=False, back=1.0)
+                    return
+                if self.sim.may_die(self):
+                    return
             if isinstance(effect, Save | Begin | Cut | Reset) and self.slow:
                 self._doing = effect
                 self._later(self._random.expovariate(1 / self.slow), self._done)
@@ -209,7 +275,13 @@ class SimMember:
 
     def _change(self, effect: Effect) -> None:
         match effect:
-            case Save(term, vote):
+            case Save(term, vote, returning):
+                if vote == self.name and (term, vote) != self.hard:
+                    ready = len(self._asked_for.get(term, {self.name})) >= self.members.majority
+                    self.sim.check(ready, f"{self.name} campaigns in term {term}, and no majority would elect it")
+                    self.sim.campaigned = max(self.sim.campaigned, term)
+                if returning == 0:
+                    self._returning = 0
                 self.hard = (term, vote)
                 if self._random.random() < 0.5:
                     self._kept = self.hard
@@ -241,7 +313,7 @@ class SimMember:
                     if message.before.end < self.start:
                         return  # deleted since: the member asks again
                     data = bytes(self.log[message.before.end : message.after.end])
-                    message = Append(message.term, message.source, message.before, message.after, message.commit, data)
+                    message = replace(message, data=data)
                 self.sim.send(self.name, to, message)
                 self.sim.said(self, message)
             case Commit(end):
@@ -250,6 +322,7 @@ class SimMember:
                 self.sim.said(self, effect)
             case Became(role, term, _):
                 self.leads = term if role is Role.LEADER else None
+                self._elected = self.sim.time
                 if role is Role.LEADER:
                     self.sim.check_leader(self, term)
                     self.sim.said(self, effect)

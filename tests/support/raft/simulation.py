@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from rmq.raft.effects import Became, Commit
 from rmq.raft.members import Members
-from rmq.raft.messages import Message, VoteReply, VoteRequest
+from rmq.raft.messages import AppendReply, Message, VoteReply, VoteRequest
 from rmq.raft.position import LogsParted
 from tests.support.raft.member import Bugs, SimMember
 
@@ -39,6 +39,8 @@ class Deaths(NamedTuple):
     at_crown: float = 0.0
     #: A leader that has just said what is committed, with everything that it has sent and nobody has got,
     at_commit: float = 0.0
+    #: or who follows, and has just said what it has stored.
+    followers: float = 0.0
     #: and all of them, without power.
     blackout: float = 0.0
     #: Everybody is cut off until everybody wants to lead, so that two do in one term.
@@ -49,13 +51,18 @@ class Deaths(NamedTuple):
     faults: bool = True
     #: Disks are slow from the beginning.
     slow: bool = False
+    #: Before any change of a disk.
+    anywhere: float = 0.0
+    #: Who ends so loses its disk, too.
+    wiped: float = 0.0
 
 
 #: Lives take them in turn.
 _DEATHS = (
     Deaths(), Deaths(at_vote=0.1), Deaths(voted=0.8, duels=True, late=True),
     Deaths(at_crown=0.6, at_commit=0.5, late=True, faults=False),
-    Deaths(blackout=0.1, slow=True),
+    Deaths(blackout=0.1, slow=True), Deaths(anywhere=0.02), Deaths(at_vote=0.1, wiped=0.5),
+    Deaths(voted=0.8, duels=True, late=True, wiped=0.7), Deaths(at_commit=0.3, followers=0.05, wiped=0.8, late=True),
 )  # fmt: skip
 
 
@@ -91,6 +98,8 @@ class Simulation:
         self.loss = random.choice((0.0, 0.0, 0.02, 0.1))
         self.doubled = random.choice((0.0, 0.05))
         self.jitter = random.choice((0.002, 0.02, 0.2))
+        #: Disks of a majority may be lost, too.
+        self.reckless = random.random() < 0.05
         self.deaths = _DEATHS[seed % len(_DEATHS)]
         if self.deaths.late:
             self.jitter = 0.2
@@ -98,6 +107,8 @@ class Simulation:
         #: What is committed, and up to where the leader of each term has committed.
         self.log = bytearray()
         self.commits: dict[int, int] = {}
+        #: The highest term in which somebody wanted to be elected.
+        self.campaigned = 0
 
     # -- time and network
 
@@ -108,15 +119,18 @@ class Simulation:
 
     def send(self, source: str, to: str, message: Message) -> None:
         """A message goes out, and comes some time, once or not."""
-        random = self.random
+        random, member = self.random, self.members[source]
+        asks = isinstance(message, VoteRequest | VoteReply) and message.pre
+        self.check(asks or message.term <= self.campaigned, f"{source} names term {message.term}: nobody began it")
+        disk, sent = member.disk, self.time
         for _ in range(2 if random.random() < self.doubled else 1):
             if (source, to) not in self.cut and random.random() >= self.loss:
                 delay = 0.001 + random.expovariate(1 / self.jitter)
-                self.at(self.time + delay, lambda: self._arrive(source, to, message))
+                self.at(self.time + delay, lambda: self._arrive(source, to, message, disk, sent))
 
-    def _arrive(self, source: str, to: str, message: Message) -> None:
+    def _arrive(self, source: str, to: str, message: Message, disk: int, sent: float) -> None:
         if (source, to) not in self.cut:
-            self.members[to].receive(message)
+            self.members[to].receive(message, disk, sent)
 
     def until(self, time: float) -> None:
         """Let it go on."""
@@ -135,7 +149,7 @@ class Simulation:
         random = self.random
         names = list(self.members)
         member = self.members[random.choice(names)]
-        match random.randrange(11):
+        match random.randrange(14):
             case 0 | 1:
                 self.end(member, power=random.random() < 0.7)
             case 2:
@@ -151,18 +165,31 @@ class Simulation:
             case 6:
                 self.cut.clear()
             case 7:
-                member.paused_until = self.time + random.uniform(0.1, 3.0)
+                member.paused_until = max(member.paused_until, self.time + random.uniform(0.1, 3.0))
             case 8:
                 member.slow = random.choice((0.0, 0.01, 0.3))
             case 9:
                 member.transfer(random.choice(self.voters))
             case 10:
                 member.retain(random.random())
+            case 11:
+                self.end(member, power=True, wiped=True)
+            case 12:
+                member.full_until = self.time + random.uniform(0.1, 2.0)
+            case 13:
+                self.cut |= {(one, to) for one in names for to in names if random.random() < 0.3}
 
-    def end(self, member: SimMember, *, power: bool, back: float | None = None) -> None:
-        """A member ends, and comes back some time, or after so many seconds."""
+    def end(self, member: SimMember, *, power: bool, back: float | None = None, wiped: bool = False) -> None:
+        """A member ends, and comes back some time, or after so many seconds, or without its disk.
+
+        As long as a majority keeps its disks the group goes on; few lives have it lose those, too.
+        """
         if member.node is not None:
             member.kill(power=power)
+            if wiped:
+                away = sum(self.members[one].returning for one in self.voters if one != member.name) + 1
+                if len(self.voters) - away > len(self.voters) // 2 or self.reckless:
+                    member.wipe()
             self.at(self.time + (self.random.choice((0.02, 0.5, 2.0)) if back is None else back), member.begin)
 
     def duel(self) -> None:
@@ -179,11 +206,14 @@ class Simulation:
     def said(self, member: SimMember, what: Message | Became | Commit) -> None:
         """A member has sent, or done, what it may end behind."""
         chance, deaths = self.random.random(), self.deaths
+        wiped = deaths.wiped > 0 and self.random.random() < deaths.wiped
         match what:
             case VoteReply(granted=True, pre=False) if chance < deaths.voted:
-                self.end(member, power=True, back=0.02)
+                self.end(member, power=True, back=0.02, wiped=wiped)
             case VoteRequest() | VoteReply() if chance < deaths.at_vote:
-                self.end(member, power=True)
+                self.end(member, power=True, wiped=wiped)
+            case AppendReply() if chance < deaths.followers:
+                self.end(member, power=True, back=0.02, wiped=wiped)
             case Became() if chance < deaths.at_crown:
                 member.send(1)
                 self.end(member, power=False)
@@ -193,6 +223,13 @@ class Simulation:
             case Commit() if chance < deaths.blackout:
                 for one in self.members.values():
                     self.end(one, power=True)
+
+    def may_die(self, member: SimMember) -> bool:
+        """Whether a member ends before it changes its disk."""
+        if self.deaths.anywhere and self.random.random() < self.deaths.anywhere:
+            self.end(member, power=self.random.random() < 0.7)
+            return True
+        return False
 
     def produce(self) -> None:
         """Whoever leads gets messages."""
@@ -243,10 +280,15 @@ class Simulation:
     def check_end(self) -> None:
         """The faults have been over for a while."""
         leaders = [one for one in self.members.values() if one.node is not None and one.leads == one.node.term]
+        if sum(not self.members[one].returning for one in self.voters) <= len(self.voters) // 2:
+            self.check(not any(one.send(1) for one in leaders), "a majority has lost its disks, and somebody leads")
+            return
         newest = max((one for one in leaders), key=lambda one: one.leads or 0, default=None)
         if newest is None:
             raise Unsafe(f"seed {self.seed}: nobody leads, {_QUIET} s after the last fault")
         for one in self.members.values():
+            counted = not (one.returning and one.members.votes)
+            self.check(counted, f"seed {self.seed}: {one.name} has everything, and is not counted again")
             start = max(one.start, newest.start)
             same = one.committed == len(newest.log) and one.log[start:] == newest.log[start:]
             has = f"{one.name} has {one.path.last}, committed {one.committed}"
@@ -274,7 +316,7 @@ def run(seed: int, bugs: Bugs = Bugs()) -> Simulation:  # noqa: B008
     sim.deaths = Deaths()
     sim.jitter = min(sim.jitter, 0.02)
     for member in sim.members.values():
-        member.slow = 0.0
+        member.slow = member.full_until = 0.0
     sim.until(_FAULTS + _QUIET - 2)
     sim.produce = lambda: None  # type: ignore[method-assign]
     sim.until(_FAULTS + _QUIET)

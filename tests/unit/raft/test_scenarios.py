@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from rmq.protocol.errors import ConfigError
 from rmq.raft.effects import Became, Begin, Commit, Cut, Effect, Reset, Role, Save, Send, Write
 from rmq.raft.leading import Leading
 from rmq.raft.members import Members
-from rmq.raft.messages import Append, Install, Message, TimeoutNow, VoteReply, VoteRequest
+from rmq.raft.messages import Admit, Append, Install, Message, TimeoutNow, VoteReply, VoteRequest
 from rmq.raft.node import RaftNode
 from rmq.raft.position import LogsParted, Position, TermPath
 
@@ -53,7 +55,7 @@ class Group:
                     if isinstance(message, Append):
                         first = self.starts[name]
                         data = bytes(log[message.before.end - first : message.after.end - first])
-                        message = Append(message.term, name, message.before, message.after, message.commit, data)
+                        message = replace(message, data=data)
                     self.wire.append((name, to, message))
                 case Commit(end):
                     self.commits[name] = end
@@ -254,6 +256,87 @@ def test_a_member_that_lacks_what_was_deleted_begins_anew() -> None:
     group.run(1)
     assert any(isinstance(one, Reset) for one in group.done["c"])
     assert (group.starts["c"], bytes(group.logs["c"]), group.commits["c"]) == (8, b"89", 10)
+
+
+def returning(group: Group, name: str, number: int) -> None:
+    """A member ends, and comes back with another disk, which is empty."""
+    members = group.nodes[name].members
+    group.logs[name].clear()
+    group.starts[name] = group.commits[name] = 0
+    path = TermPath([Position(0, 0)], 0, 0)
+    group.nodes[name] = RaftNode(members, path, 0, None, group.time, lambda: 0.5, number)
+
+
+def test_a_member_without_its_disk_is_counted_when_it_has_everything_and_everybody_else_has_been_heard() -> None:
+    group = elected()
+    group.say("a", b"0123456789")
+    group.run(0.3)
+    returning(group, "b", 7)
+    group.away = {"c"}
+    group.run(0.6)
+    assert bytes(group.logs["b"]) == b"0123456789"
+    assert group.nodes["b"].returning == 7  # c may lead already, by a vote of the disk that is lost
+    group.say("a", b"more")
+    assert group.commits["a"] == 10
+    group.away = set()
+    group.run(0.6)
+    assert (group.nodes["b"].returning, group.nodes["b"].vote, group.commits["a"]) == (0, "a", 14)
+    group.away = {"a"}
+    group.run(5)
+    assert group.leaders == ["b"]
+
+
+def test_a_member_without_its_disk_neither_votes_nor_leads_nor_is_a_majority() -> None:
+    group = elected()
+    group.run(0.3)
+    returning(group, "b", 7)
+    group.done["b"].clear()
+    group.away = {"c"}
+    group.run(3)
+    assert group.leaders == []
+    group.do("b", group.nodes["b"].step(TimeoutNow(group.nodes["b"].term, "a"), group.time))
+    group.do("b", group.nodes["b"].step(VoteRequest(9, "a", Position(8, 99), False), group.time))
+    said = [one.message for one in group.done["b"] if isinstance(one, Send)]
+    assert not any(isinstance(one, VoteRequest) or (isinstance(one, VoteReply) and one.granted) for one in said)
+
+
+def test_only_the_disk_that_is_meant_is_counted_again() -> None:
+    group = elected()
+    returning(group, "b", 8)
+    group.run(0.26)
+    node = group.nodes["b"]
+    assert node.leader == "a"
+    for message in (Admit(1, "a", 7), Admit(1, "c", 8), Admit(0, "a", 8)):
+        assert not any(isinstance(one, Save) for one in node.step(message, group.time))
+    assert node.step(Admit(1, "a", 8), group.time)[0] == Save(1, "a", 0)
+
+
+def test_a_member_that_has_lost_its_last_writes_is_told_them_again() -> None:
+    """It was without power, and its flushes are not waited for; the leader knows that it had them."""
+    group = elected()
+    group.say("a", b"0123")
+    group.say("a", b"4567")
+    group.run(0.3)
+    node = group.nodes["b"]
+    del group.logs["b"][4:]
+    path = TermPath(node.path.starts, 0, 4)
+    group.nodes["b"] = RaftNode(node.members, path, node.term, node.vote, group.time, lambda: 0.5)
+    group.wire.clear()
+    before = len(group.done["a"])
+    group.run(0.6)
+    assert bytes(group.logs["b"]) == b"01234567"
+    assert len(group.done["a"]) - before < 20  # it is asked once a heartbeat, and not as fast as the line is
+
+
+def test_answers_that_lay_about_make_no_majority() -> None:
+    """R09: a leader that stood still reads what was answered before that, and leads no more."""
+    group = elected()
+    group.run(0.2)
+    lay = [one for one in group.done["b"] if isinstance(one, Send)][-1].message
+    group.time += 3
+    group.do("a", group.nodes["a"].step(lay, group.time))
+    group.do("a", group.nodes["a"].tick(group.time))
+    assert group.leaders == []
 
 
 def test_strangers_are_ignored() -> None:

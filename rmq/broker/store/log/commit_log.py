@@ -389,6 +389,25 @@ class CommitLog:
                 await self._offload(self.files.remove, self._spare)
             await self.settle(to)
 
+    async def vacate(self) -> None:
+        """Have an empty log lose its files, too: it may begin anywhere then.
+
+        :raises StoreError: it is not empty.
+        """
+        if self.end > self.start:
+            raise StoreError(f"the log holds {self.start} to {self.end} and cannot begin anew")
+        async with self._preparing:
+            if self._spare is not None:
+                await self._offload(self.files.remove, self._spare)
+                self._spare.shared.drop()
+                self._spare = None
+            for file in reversed(self._files):
+                await self._offload(self.files.remove, file)
+                file.shared.drop()
+            self._tail.clear()
+            self._files, self._viewed, self._current, self._file = [], None, None, None
+            self.room = self.file_size - BLANK_SIZE
+
     @property
     def segments(self) -> Sequence[LogFile]:
         """The files, oldest first."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from rmq.broker.raft.sidecar import Sidecar, Whose
@@ -23,11 +25,12 @@ async def test_what_was_kept_is_found_after_a_power_cut() -> None:
     sidecar = Sidecar(node.world, "/store", WHOSE)
     await sidecar.save_vote(4, "n2")
     await sidecar.save_terms((Position(0, 0), Position(4, 700)))
-    await sidecar.save_members(first.disk, {"n1": "b"})
+    met = replace(first.met, others={"n1": "b"}, retired={"n1": ["a"]}, begun=True)
+    await sidecar.save_members(met)
     await sidecar.save_commit(690)
     node.disk.power_cut(simulation.random)
     found = await Sidecar(node.world, "/store", WHOSE).load()
-    assert found == (4, "n2", (Position(0, 0), Position(4, 700)), 690, first.disk, {"n1": "b"}, False)
+    assert found == (4, "n2", (Position(0, 0), Position(4, 700)), 690, met, False, False)
 
 
 @pytest.mark.parametrize("gone", ["members", "vote"])

@@ -7,7 +7,7 @@ import pytest
 from rmq.broker.raft.wire import Hello, decode, encode, refusal
 from rmq.broker.replication.wire import HEADER_SIZE, UnitDecoder
 from rmq.protocol.errors import ReplicationError
-from rmq.raft.messages import Append, AppendReply, Install, Message, TimeoutNow, VoteReply, VoteRequest
+from rmq.raft.messages import Admit, Append, AppendReply, Install, Message, TimeoutNow, VoteReply, VoteRequest
 from rmq.raft.position import Position
 
 A, B = Position(3, 400), Position(4, 410)
@@ -18,6 +18,10 @@ MESSAGES: list[Message] = [
     VoteReply(5, "n1", granted=False, pre=True),
     Append(5, "n1", A, B, 390, b"0123456789"),
     Append(5, "n1", A, A, 390),
+    Append(5, "n1", A, B, 390, b"0123456789", 77),
+    AppendReply(5, "n1", match=A, asked=78, returning=79),
+    Install(5, "n1", A, 400, 80),
+    Admit(5, "n1", 81),
     AppendReply(5, "n1"),
     AppendReply(5, "n1", match=A),
     AppendReply(5, "n1", rejected=B, nearest=Position(0, 0)),
@@ -51,7 +55,7 @@ def test_a_refusal_is_text() -> None:
     "body",
     [
         b"", b"\x01", b"\x08abc", b"\x06" + b"\xff" * 8, body_of(encode(MESSAGES[4]))[:-1],
-        body_of(encode(MESSAGES[4])) + b"x", body_of(encode(Append(5, "n1", B, A, 0))), b"\x05" + bytes(40),
+        body_of(encode(MESSAGES[4])) + b"x", body_of(encode(Append(5, "n1", B, A, 0))), b"\x05" + bytes(41),
         body_of(encode(Install(5, "n1", Position(-1, 0), 0))),
         body_of(encode(Install(5, "n1", Position(1, 1 << 62), 0))),
     ],
