@@ -1,4 +1,4 @@
-"""Groups under kills, power cuts, cuts of the network, lost and late messages: Raft's promises hold at each step.
+"""Groups under kills, power cuts, lost and full disks, cuts of the network, late messages: Raft's promises hold.
 
 A few dozen lives here, 100,000 with `make torture`. Each planted bug is found by the life that is named with it.
 """
@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from rmq.raft.leading import Leading
-from rmq.raft.messages import VoteRequest
+from rmq.raft.messages import Append, AppendReply, Install, VoteRequest
 from rmq.raft.node import RaftNode
 from rmq.raft.position import LogsParted, Position
 from tests.support.raft.member import Bugs
@@ -81,22 +81,62 @@ def what_is_not_the_same_is_committed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RaftNode, "_is_same", believing)
 
 
-def what_an_earlier_term_left_is_counted(patch: pytest.MonkeyPatch) -> None:
-    """What a majority has is committed, of whatever term it is (the schedule of Raft's figure 8)."""
+def nobody_is_heard(patch: pytest.MonkeyPatch) -> None:
+    """A leader leads on without a majority."""
+    patch.setattr(Leading, "has_majority", lambda self, now: True)
 
-    def any_term(self: Leading, stored: Position) -> int:
-        places = (stored if one == self._members.me else self.progress[one].match for one in self._members.voters)
-        ends = sorted((-1 if at is None else at.end for at in places), reverse=True)
-        return ends[self._members.majority - 1]
 
-    patch.setattr(Leading, "committed", any_term)
+def an_answer_is_as_new_as_it_comes(patch: pytest.MonkeyPatch) -> None:
+    """What was answered before a leader stood still is heard after it, and has it lead on (R09)."""
+    heard = Leading.heard
+
+    def late(self: Leading, reply: AppendReply, now: float, commit: int) -> Append | Install | None:
+        told = heard(self, reply, now, commit)
+        self.progress[reply.source].heard = now
+        return told
+
+    patch.setattr(Leading, "heard", late)
+
+
+def nobody_is_asked_first(patch: pytest.MonkeyPatch) -> None:
+    """A member that was cut off comes back with a higher term, and deposes the leader."""
+    patch.setattr(RaftNode, "_ask_around", lambda self, now: self._campaign(now))
+
+
+def to_ask_begins_a_term(patch: pytest.MonkeyPatch) -> None:
+    """So does one that only asks whether it would be elected."""
+    ask_around = RaftNode._ask_around
+
+    def higher(self: RaftNode, now: float) -> None:
+        ask_around(self, now)
+        self.term += 1
+
+    patch.setattr(RaftNode, "_ask_around", higher)
+
+
+def who_has_nothing_is_heard(patch: pytest.MonkeyPatch) -> None:
+    """A leader leads on by the words of members that have lost their disks."""
+
+    def all_of_them(self: Leading, now: float) -> bool:
+        members = self._members
+        heard = [one == members.me or now - self.progress[one].heard < members.election for one in members.voters]
+        return sum(heard) >= members.majority
+
+    patch.setattr(Leading, "has_majority", all_of_them)
+
+
+def whoever_comes_back_is_counted(patch: pytest.MonkeyPatch) -> None:
+    """A member that has lost its disk is, before it has anything."""
+    patch.setattr(Leading, "admits", lambda self, one, commit: self.progress[one].returning != 0)
 
 
 @pytest.mark.parametrize(
     ("plant", "seed"),
     [
-        (forgotten_cut, 0), (any_log_will_do, 1), (two_votes, 8), (a_minority_decides, 3),
-        (what_is_not_the_same_is_committed, 1), (what_an_earlier_term_left_is_counted, 3768),
+        (forgotten_cut, 3), (any_log_will_do, 0), (two_votes, 4), (a_minority_decides, 0),
+        (what_is_not_the_same_is_committed, 30), (nobody_is_heard, 1), (an_answer_is_as_new_as_it_comes, 179),
+        (nobody_is_asked_first, 0), (to_ask_begins_a_term, 0), (who_has_nothing_is_heard, 179),
+        (whoever_comes_back_is_counted, 134),
     ],
 )  # fmt: skip
 def test_a_bug_of_the_node_is_found(
@@ -110,8 +150,9 @@ def test_a_bug_of_the_node_is_found(
 @pytest.mark.parametrize(
     ("bugs", "seed"),
     [
-        (Bugs(no_cut=True), 0), (Bugs(term_unsynced=True), 0), (Bugs(vote_unsynced=True), 362),
-        (Bugs(stored_early=True), 19),
+        (Bugs(no_cut=True), 3), (Bugs(term_unsynced=True), 1), (Bugs(vote_unsynced=True), 74),
+        (Bugs(stored_early=True), 13), (Bugs(vote_forgotten=True), 74), (Bugs(wiped_votes=True), 10),
+        (Bugs(returning_forgotten=True), 59),
     ],
     ids=str,
 )  # fmt: skip
