@@ -56,12 +56,13 @@ class Broker:
 class Cluster:
     """:param name_servers: what each knows, or why it does not say.
 
-    :param departed: brokers that have left without a word, and what is known of that.
+    :param departed: brokers that have left without a word, and what is known of that. :param shut_down: with one.
     """
 
     name_servers: Mapping[str, ClusterInfo | str]
     brokers: list[Broker]
     departed: Mapping[str, str] = field(default_factory=dict)
+    shut_down: Mapping[str, str] = field(default_factory=dict)
 
 
 def of_cluster(cluster: Cluster) -> Iterator[Finding]:
@@ -75,6 +76,8 @@ def of_cluster(cluster: Cluster) -> Iterator[Finding]:
         what = f"it is not registered any more: {why}"
         do = "start it again: nobody gets what it has, and no list and no sum of this cluster has it"
         yield judged(True, name, what, do)
+    for name, why in cluster.shut_down.items():
+        yield judged(False, name, f"it is not registered any more: {why}", "nobody gets what it has until it is back")
     for broker in cluster.brokers:
         yield from _broker(broker)
     yield from _sets(cluster.brokers)

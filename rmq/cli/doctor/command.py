@@ -71,7 +71,9 @@ async def _cluster(admin: AdminClient) -> Cluster:
         one.error = str(figures.failed.get(one.address, ""))
         one.settings = settings.found.get(one.address, {})
         one.replicas = replicas.found.get(one.address)
-    return Cluster(name_servers, brokers, await departed(admin, on_purpose=False))
+    lost = await departed(admin, on_purpose=False)
+    left = await departed(admin, on_purpose=True)
+    return Cluster(name_servers, brokers, lost, {name: why for name, why in left.items() if name not in lost})
 
 
 async def group_of(admin: AdminClient, name: str, out: Output) -> Group:
