@@ -16,6 +16,7 @@ import orjson
 from rmq.cli.command import CONTEXT, FAILED
 from rmq.cli.messages.captured import captured
 from rmq.cli.messages.options import client_options
+from rmq.cli.mqadmin.failures import failure
 from rmq.client.blocking.producer import Producer
 from rmq.client.message import Message
 from rmq.client.results import SendResult
@@ -112,7 +113,8 @@ def produce(
 ) -> int:
     """Send messages to TOPIC: each BODY, the lines of a file, or standard input when nothing else is given.
 
-    A message that is not taken is told of with its line, and the others go on; the exit code is 1 then.
+    A message that is not taken is told of with its line, and the others go on; the exit code is 1 then, or where none
+    was taken that of its kind.
     """
     if delimiter == "":
         raise click.UsageError("--delimiter is empty")
@@ -133,7 +135,7 @@ def produce(
             else:
                 sending.send(where, made)
         sending.end()
-    return FAILED if sending.failures else 0
+    return sending.code
 
 
 def _texts(
@@ -176,7 +178,15 @@ class _Sending:
         self._most = most
         self._told = told
         self._under_way: deque[tuple[str, Future[SendResult]]] = deque()
-        self.failures = 0
+        self.failures = self._sent = 0
+        self._kinds: set[int] = set()
+
+    @property
+    def code(self) -> int:
+        """How it ends: where nothing was sent, and all of it for one kind of reason, with that one's code."""
+        if not self._sent and len(self._kinds) == 1:
+            return next(iter(self._kinds))
+        return FAILED if self.failures else 0
 
     def send(self, where: str, message: Message) -> None:
         try:
@@ -200,6 +210,7 @@ class _Sending:
         except RMQError as error:
             self.fail(where, error)
             return
+        self._sent += 1
         if self._told == "json":
             click.echo(orjson.dumps(result.as_dict()).decode())
         elif self._told is None:
@@ -209,4 +220,5 @@ class _Sending:
 
     def fail(self, where: str, error: Exception) -> None:
         self.failures += 1
+        self._kinds.add(failure(error)[1] if isinstance(error, RMQError) else FAILED)
         click.echo(f"rmq: {where} was not sent: {error}", file=sys.stderr)

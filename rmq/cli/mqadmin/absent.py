@@ -12,14 +12,15 @@ from collections.abc import Container
 
 import orjson
 
-from rmq.cli.mqadmin.output import Output
+from rmq.cli.mqadmin.failures import NOT_FOUND
+from rmq.cli.mqadmin.output import Output, complain
 from rmq.client.admin import AdminClient
 from rmq.client.admin.nameservers import ORDER_TOPIC_CONFIG
 from rmq.protocol.bodies.cluster import ClusterInfo
 from rmq.protocol.errors import ResponseError
 from rmq.protocol.names import DEPARTED_BROKERS
 
-__all__ = ["departed", "known_elsewhere", "miss_absent", "ordered_elsewhere"]
+__all__ = ["departed", "known_elsewhere", "miss_absent", "nobody", "ordered_elsewhere"]
 
 _HOW = {
     "silent": "the name server has heard nothing of it for two minutes",
@@ -34,6 +35,14 @@ async def miss_absent(admin: AdminClient, out: Output) -> None:
     """Have an answer that tells of a whole cluster name the brokers that nobody would miss."""
     out.missing.update(await departed(admin, on_purpose=False))
     out.missing.update(await known_elsewhere(admin))
+
+
+def nobody(info: ClusterInfo) -> int:
+    """Say that no broker is registered, where that is so: the exit code then, else 0."""
+    if info.broker_addr_table:
+        return 0
+    complain("no broker is registered at this name server: start one, with namesrvAddr set to it")
+    return NOT_FOUND
 
 
 async def known_elsewhere(admin: AdminClient, info: ClusterInfo | None = None) -> dict[str, str]:

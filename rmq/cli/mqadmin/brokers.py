@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import click
 
-from rmq.cli.mqadmin.absent import miss_absent
+from rmq.cli.mqadmin.absent import miss_absent, nobody
 from rmq.cli.mqadmin.failures import NotFound
 from rmq.cli.mqadmin.session import AdminClient, Output, admin_command, broker_or_cluster, one_of
 from rmq.cli.mqadmin.text import cut
@@ -55,7 +55,7 @@ async def _cluster_list(admin: AdminClient, out: Output, more: bool, only: str |
     answers = await admin.broker_runtime_stats_of([addr for *_, addr in brokers])
     out.lacks(answers)
     rows = [(*broker, answers.found.get(broker[3], {})) for broker in brokers]
-    return out.rows(
+    code = out.rows(
         [
             {"cluster": cluster, "brokerName": name, "brokerId": broker_id, "addr": addr, "figures": figures}
             for cluster, name, broker_id, addr, figures in rows
@@ -64,6 +64,7 @@ async def _cluster_list(admin: AdminClient, out: Output, more: bool, only: str |
         else [_short(row, admin.world.clock.now_ms(), more) for row in rows],
         lambda: _more_lines(rows) if more else _lines(rows, admin.world.clock.now_ms()),
     )
+    return nobody(info) or code
 
 
 def _short(row: Row, now_ms: int, more: bool) -> dict[str, object]:

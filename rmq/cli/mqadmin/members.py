@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import click
 
 from rmq.cli.mqadmin.failures import NotFound
-from rmq.cli.mqadmin.progress import NOT_ONLINE, brokers_of
+from rmq.cli.mqadmin.progress import NOT_ONLINE, brokers_of, refuse_unknown
 from rmq.cli.mqadmin.session import AdminClient, Output, admin_command
 from rmq.cli.mqadmin.text import cut
 from rmq.protocol.bodies.connection import Connection
@@ -43,6 +43,8 @@ async def consumer_status(
             raise
         if client_id is None:  # a state, not an error (field case B119)
             state = "offline" if error.code in NOT_ONLINE else "never connected"
+            if state != "offline" and broker is None:
+                await refuse_unknown(admin, out, group)
             nobody = {"group": group, "members": [], "differences": [], "state": state}
             return out.value(nobody, lambda: iter([f"{group}: {state}"]))
         connections = []

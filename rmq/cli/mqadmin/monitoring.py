@@ -11,6 +11,7 @@ from datetime import datetime
 
 import click
 
+from rmq.cli.mqadmin.absent import nobody
 from rmq.cli.mqadmin.progress import NOT_ONLINE, brokers_of
 from rmq.cli.mqadmin.session import AdminClient, Output, admin_command
 from rmq.protocol.bodies.running import ConsumerRunningInfo
@@ -39,6 +40,8 @@ async def start_monitoring(admin: AdminClient, out: Output, interval: float, lev
 
     Ends with 1 when the last round had something to tell.
     """
+    if code := nobody(await admin.cluster_info()):
+        return code
     done = 0
     with out.stream() as put:
         while True:

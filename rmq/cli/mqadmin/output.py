@@ -26,7 +26,7 @@ import click
 import orjson
 
 from rmq.cli.command import is_quiet
-from rmq.cli.mqadmin.failures import PARTIAL
+from rmq.cli.mqadmin.failures import PARTIAL, failure
 from rmq.cli.mqadmin.text import plain, seconds, width
 from rmq.protocol.errors import RMQError
 
@@ -65,6 +65,10 @@ class Output:
         self.form = form or ("table" if sys.stdout.isatty() else "classic")
         #: What is not in what was shown, and why.
         self.missing: dict[str, str] = {}
+        #: Exit codes of what went wrong, by kind.
+        self._kinds: set[int] = set()
+        #: Whether anything was there to show.
+        self._shown = True
 
     @property
     def classic(self) -> bool:
@@ -73,7 +77,9 @@ class Output:
 
     @property
     def code(self) -> int:
-        """The exit code: done, or done in part."""
+        """The exit code: done, or done in part; where nothing is there for one kind of reason, that one's."""
+        if self.missing and not self._shown and len(self._kinds) == 1:
+            return next(iter(self._kinds))
         return PARTIAL if self.missing else 0
 
     # -- what is missing ----------------------------------------------------------------------------------------------
@@ -81,10 +87,14 @@ class Output:
     def lacks(self, *answers: object) -> None:
         """Remember what answers of the admin client do not have: their ``missing``."""
         for answer in answers:
-            self.missing.update(getattr(answer, "missing", None) or {})
+            missing = getattr(answer, "missing", None) or {}
+            errors: Mapping[str, RMQError] = getattr(answer, "failed", {})
+            self._kinds.update(failure(errors[name])[1] if name in errors else PARTIAL for name in missing)
+            self.missing.update(missing)
 
     def failed(self, name: str, error: RMQError | str) -> None:
         """Remember one that cannot be looked at."""
+        self._kinds.add(failure(error)[1] if isinstance(error, RMQError) else PARTIAL)
         self.missing[name] = str(error)
 
     def complain(self) -> None:
@@ -106,6 +116,7 @@ class Output:
 
         :param table: what of a row stands in a table, where all of it is too much.
         """
+        self._shown = bool(rows)
         if self.classic:
             self._lines(classic())
         elif self.form == "table":

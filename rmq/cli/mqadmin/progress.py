@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 
 import click
 
-from rmq.cli.mqadmin.absent import miss_absent
+from rmq.cli.mqadmin.absent import miss_absent, nobody
 from rmq.cli.mqadmin.session import AdminClient, Output, admin_command
 from rmq.cli.mqadmin.text import cut, seconds
 from rmq.protocol.bodies.connection import ConsumerConnection
 from rmq.protocol.bodies.running import ConsumerRunningInfo
 from rmq.protocol.bodies.stats import ConsumeStats
 from rmq.protocol.codes import ResponseCode, version_name
-from rmq.protocol.errors import ResponseError, RMQError, TransportError
+from rmq.protocol.errors import NotFound, ResponseError, RMQError, TransportError
 from rmq.protocol.queue import MessageQueue
 
 __all__ = ["NOT_ONLINE", "brokers_of", "consumer_progress", "members_of", "progress_of"]
@@ -51,6 +51,8 @@ async def consumer_progress(
     owners = await _owners(admin, progress) if show_ip else None
     await miss_absent(admin, out)
     out.lacks(progress.connection, progress.stats)
+    if progress.connection is None and not progress.stats.offset_table and not out.missing:
+        await refuse_unknown(admin, out, group)
     if not progress.stats.offset_table and out.missing:
         progress = replace(progress, state="not known: brokers that may have its offsets do not answer")
 
@@ -98,6 +100,18 @@ async def progress_of(admin: AdminClient, group: str, topic: str | None = None) 
         members = connection is not None and connection.connection_set
         state = "connected, no offsets yet" if members else "offline, no offsets"
     return Progress(group, stats, connection, state)
+
+
+async def refuse_unknown(admin: AdminClient, out: Output, group: str) -> None:
+    """:param out: gets brokers that do not say whether they have it. :raises NotFound: none has such a group."""
+    masters = [
+        data.broker_addrs[0] for data in (await admin.cluster_info()).broker_addr_table.values()
+        if 0 in data.broker_addrs
+    ]  # fmt: skip
+    tables = await admin.subscription_groups_of(masters)
+    out.lacks(tables)
+    if not tables.failed and not any(group in one.subscription_group_table for one in tables.found.values()):
+        raise NotFound(f"no broker knows the group {group}, and nobody of it was ever connected")
 
 
 async def _owners(admin: AdminClient, progress: Progress) -> dict[MessageQueue, str]:
@@ -198,6 +212,9 @@ def _as_json(progress: Progress, owners: dict[MessageQueue, str] | None) -> dict
 async def _every_group(admin: AdminClient, out: Output) -> int:
     names = sorted(t.removeprefix(RETRY) for t in (await admin.topic_list()).topic_list if t.startswith(RETRY))
     await miss_absent(admin, out)
+    if not names and (code := nobody(await admin.cluster_info())):
+        out.rows([], list)
+        return code
     gate = asyncio.Semaphore(_AT_ONCE)
 
     async def look(name: str) -> Progress | None:

@@ -81,19 +81,24 @@ def _as_json(result: SendResult) -> dict[str, object]:
 
 
 async def _timed(
-    admin: AdminClient, producer: Producer, message: Message, queue: MessageQueue, away: dict[str, RMQError]
+    admin: AdminClient,
+    producer: Producer,
+    message: Message,
+    queue: MessageQueue,
+    away: dict[str, RMQError],
+    refused: dict[str, RMQError],
 ) -> tuple[int, bool]:
     """How many milliseconds a send took, and whether it was stored.
 
-    :param away: brokers that did not answer; gets this one, if it does not.
+    :param away: brokers that did not answer; gets this one, if it does not. :param refused: those that did not take it.
     """
     began = admin.world.clock.monotonic()
     try:
         ok = (await producer.send(message, queue=queue)).ok
     except RMQError as error:
         ok = False
-        if isinstance(error.__cause__ or error, TransportError):
-            away[queue.broker_name] = error
+        gone = isinstance(error.__cause__ or error, TransportError)
+        (away if gone else refused)[queue.broker_name] = error
     return round((admin.world.clock.monotonic() - began) * 1000), ok
 
 
@@ -114,6 +119,7 @@ async def check_msg_send_rt(admin: AdminClient, out: Output, topic: str, amount:
     columns = "{:<32}  {:<4}  {:<20}    {}".format
     times: list[int] = []
     away: dict[str, RMQError] = {}
+    refused: dict[str, RMQError] = {}
     failed = 0
     async with producing("CHECK_MSG_SEND_RT") as producer:
         with out.stream() as put:
@@ -123,7 +129,7 @@ async def check_msg_send_rt(admin: AdminClient, out: Output, topic: str, amount:
                 if queue.broker_name in away:
                     failed += 1
                     continue
-                took, ok = await _timed(admin, producer, Message(topic, b"a" * size), queue, away)
+                took, ok = await _timed(admin, producer, Message(topic, b"a" * size), queue, away, refused)
                 failed += not ok
                 times.append(took)
                 row = {"brokerName": queue.broker_name, "queueId": queue.queue_id, "ok": ok, "rt": took}
@@ -132,6 +138,8 @@ async def check_msg_send_rt(admin: AdminClient, out: Output, topic: str, amount:
             put(None, f"Avg RT: {sum(times[1:]) / max(1, len(times) - 1):.2f}")
     for name, error in sorted(away.items()):
         complain(f"{name} did not answer, and was sent nothing more: {error}")
+    for name, error in sorted(refused.items()):
+        complain(f"{name} did not take it: {error}")
     if failed:
         raise RMQError(f"{failed} of {amount} messages were not stored")
     return 0
@@ -187,17 +195,18 @@ async def cluster_rt(
 ) -> int:
     """How long sends to each broker take, again and again; each has a topic of its own name for it."""
     worst = 0
+    refused: dict[str, RMQError] = {}
     head = "{:<24}  {:<24}  {:<4}  {:<8}  {:<8}".format
     line = "{:<24}  {:<24}  {:<8}  {:<16}  {:<16}".format
     async with producing("CLUSTER_RT") as producer:
         with out.stream() as put:
-            if not logged:
-                put(None, head("#Cluster Name", "#Broker Name", "#RT", "#successCount", "#failCount"))
             done = 0
             while True:
                 clusters = (await admin.cluster_info()).cluster_addr_table
                 if cluster is not None and cluster not in clusters:
                     raise NotFound(f"there is no cluster {cluster} (known: {', '.join(sorted(clusters)) or 'none'})")
+                if not logged and not done:
+                    put(None, head("#Cluster Name", "#Broker Name", "#RT", "#successCount", "#failCount"))
                 for name in sorted(clusters) if cluster is None else [cluster]:
                     for broker in sorted(clusters[name]):
                         times: list[int] = []
@@ -208,7 +217,7 @@ async def cluster_rt(
                             if away:
                                 failed += 1
                                 continue
-                            took, ok = await _timed(admin, producer, Message(broker, b"a" * size), queue, away)
+                            took, ok = await _timed(admin, producer, Message(broker, b"a" * size), queue, away, refused)
                             times.append(took)
                             failed += not ok
                         worst = max(worst, failed)
@@ -221,6 +230,8 @@ async def cluster_rt(
                 if rounds is not None and done >= rounds:
                     break
                 await asyncio.sleep(interval)
+    for name, error in sorted(refused.items()):
+        complain(f"{name} did not take it: {error}")
     return 1 if worst else 0
 
 

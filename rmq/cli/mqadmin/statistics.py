@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import click
 
-from rmq.cli.mqadmin.absent import miss_absent
+from rmq.cli.mqadmin.absent import miss_absent, nobody
 from rmq.cli.mqadmin.failures import NOT_THERE
 from rmq.cli.mqadmin.progress import NOT_ONLINE
 from rmq.cli.mqadmin.session import AdminClient, Output, admin_command, flag
@@ -119,6 +119,9 @@ async def stats_all(admin: AdminClient, out: Output, active: bool, only: str | N
     info = await admin.cluster_info()
     await miss_absent(admin, out)
     addresses = {name: address_of(one.broker_addrs) for name, one in info.broker_addr_table.items() if one.broker_addrs}
+    if not topics and (code := nobody(info)):
+        out.rows([], list)
+        return code
     gate, crowd = asyncio.Semaphore(_AT_ONCE), asyncio.Semaphore(_AT_ONCE)
 
     async def look(topic: str) -> list[_Figures]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import click
 import orjson
 
-from rmq.cli.mqadmin.absent import miss_absent
+from rmq.cli.mqadmin.absent import miss_absent, nobody
 from rmq.cli.mqadmin.session import AdminClient, Output, admin_command
 from rmq.cli.mqadmin.text import cut, stamp
 from rmq.protocol import fastjson
@@ -31,7 +31,9 @@ async def topic_list(admin: AdminClient, out: Output, clusters: bool) -> int:
     """Every topic; with -c its cluster and groups, too."""
     await miss_absent(admin, out)
     if not clusters:
-        return out.names(sorted((await admin.topic_list()).topic_list))
+        names = sorted((await admin.topic_list()).topic_list)
+        code = out.names(names)
+        return code if names else nobody(await admin.cluster_info()) or code
     gate = asyncio.Semaphore(_AT_ONCE)
 
     async def look(cluster: str, topic: str) -> tuple[str, str, list[str]] | None:

@@ -165,6 +165,8 @@ async def test_b032_members_that_disagree_are_named(admin: Admin) -> None:
         "differences": [],
         "state": "offline",
     }
-    assert await admin.run("consumerStatus", "-g", "unheard-of") == "unheard-of: never connected\n"
+    await admin.run("updateSubGroup", "-c", "DefaultCluster", "-g", "unused")
+    assert await admin.run("consumerStatus", "-g", "unused") == "unused: never connected\n"
+    assert "no broker knows the group unheard-of" in await admin.run("consumerStatus", "-g", "unheard-of", code=3)
     said = await admin.run("consumerStatus", "-g", "g", "-i", "1.2.3.4@gone", code=3)
     assert "the group g has no member 1.2.3.4@gone that is online" in said
