@@ -145,7 +145,8 @@ def filled(line: str, folder: Path) -> str:
 
 
 def test_there_is_a_line_for_each_command() -> None:
-    assert {line.split()[0] for line in LINES} == CHANGING
+    # A group that elects its master is another kind of cluster.
+    assert {line.split()[0] for line in LINES} == CHANGING - {"electMaster"}
 
 
 def test_a_dry_run_says_what_would_change_and_changes_nothing(tool: Tool, tmp_path: Path) -> None:
