@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from pathlib import Path
 
 from tests.support.interop.composed import Composed, composed, until
@@ -39,19 +38,24 @@ def test_two_pairs_serve_and_one_goes_on_without_its_master(tmp_path: Path) -> N
 
 
 def serve(made: Composed) -> None:
-    for name in made.services:
+    slaves = [name for name in made.services if name.endswith("-s")]
+    for name in made.services.keys() - set(slaves):
         made.up(name)
     program, *words = made.services["namesrv"]["healthcheck"]["test"][1:]
     until(lambda: made.ask(program, *words, at="namesrv"))
+    until(lambda: made.ask("mqadmin", "clusterList", "-n", made.namesrv).count("broker-") == 2)
+    assert made.ask("mqadmin", "updateTopic", "-n", made.namesrv, "-c", "DefaultCluster", "-t", "Pairs")
+    # A slave asks its master for topics soon after its start, and every ten seconds.
+    for name in slaves:
+        made.up(name)
 
     def in_sync() -> bool:
         told = made.ask("mqadmin", "haStatus", "-n", made.namesrv, "-c", "DefaultCluster")
         return sum(line.split()[:2] == ["#InSyncSlaveNum", "1"] for line in told.splitlines()) == 2
 
     until(in_sync)
-    assert made.ask("mqadmin", "updateTopic", "-n", made.namesrv, "-c", "DefaultCluster", "-t", "Pairs")
     assert made.run(_SEND, _COUNT) == "SEND_OK@broker-a SEND_OK@broker-b"
-    time.sleep(11)  # a slave asks its master for topics every ten seconds
+    until(lambda: any('"Pairs"' in file.read_text() for file in (made.folder / "broker-a-s").rglob("topics.json")))
     made.kill("broker-a")
     assert made.run(_CONSUME, _COUNT) == str(_COUNT)
     made.up("broker-a")

@@ -28,6 +28,7 @@ __all__ = [
     "Pair",
     "RawSlave",
     "Sender",
+    "caught_up",
     "fill",
     "filled_log",
     "log_bytes",
@@ -212,6 +213,13 @@ async def pair(
                 await slave.client.stop()
                 await slave.store.stop()
         await made.stop_master()
+
+
+async def caught_up(p: Pair, number: int = 0) -> None:
+    """Until a slave has all of its master's log, in its queues, too, and has said so."""
+    slave = p.slaves[number].store
+    await eventually(lambda: slave.log.end == p.master.log.end and not slave.dispatcher.behind)
+    await eventually(lambda: (seen := p.seen(number)) is not None and seen.acked == p.master.log.end)
 
 
 class Sender:
