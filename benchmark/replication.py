@@ -49,17 +49,27 @@ while True:
 """
 
 
-def end_of(broker: Broker) -> int:
-    """Where its log ends, by its runtime information."""
+def figure(broker: Broker, key: str) -> int:
+    """What its runtime information says; 0 where it does not."""
 
     async def ask() -> int:
         async with RemotingClient(World.real()) as client:
             answer = await client.request(broker.addr, Command(RequestCode.GET_BROKER_RUNTIME_INFO), 10)
         if answer.code:  # Java's, before its first statistics
             return -1
-        return int(KVTable.decode(answer.body).table.get("commitLogMaxOffset") or 0)
+        return int(KVTable.decode(answer.body).table.get(key) or 0)
 
     return asyncio.run(ask())
+
+
+def end_of(broker: Broker) -> int:
+    """Where its log ends."""
+    return figure(broker, "commitLogMaxOffset")
+
+
+def trails(broker: Broker) -> int:
+    """Bytes of its log that are in no queue yet."""
+    return figure(broker, "dispatchBehindBytes")
 
 
 def cpu_ns(broker: Broker) -> int:
@@ -108,7 +118,8 @@ class Set:
         return self.cluster.brokers[0]
 
     def caught_up(self) -> bool:
-        return self.slave is None or end_of(self.slave) >= end_of(self.master)
+        """It has all of its master's log, in its queues, too."""
+        return self.slave is None or (end_of(self.slave) >= end_of(self.master) and not trails(self.slave))
 
     def signal(self, number: int) -> None:
         for broker in self.cluster.brokers:
@@ -210,7 +221,10 @@ def catch_up(program: Path, options: argparse.Namespace) -> tuple[float, float]:
         if begun_at + came >= backlog:
             raise BenchmarkError("benchmark: the slave had the backlog before the producers were done: --backlog MORE")
         mib = came / (1 << 20)
-        print(f"  catch-up: CPU of the master {used[0] / mib:.2f} ms, of the slave {used[1] / mib:.2f} ms for each MiB")
+        print(
+            f"  catch-up: CPU of the master {used[0] / mib:.2f} ms, of the slave {used[1] / mib:.2f} ms for each MiB; "
+            f"{trails(slave) >> 20} of {came >> 20} MiB are in no queue yet"
+        )
         os.kill(slave.daemon.pid, signal.SIGSTOP)
         share = min(used[1] / 1e3 / took, 1.0)
         stranger = subprocess.Popen([sys.executable, "-c", _STRANGER, str(share)])

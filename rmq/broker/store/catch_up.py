@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable
 
 from rmq.broker.store.dispatcher import Dispatcher
@@ -30,15 +31,18 @@ _STEP = 4 << 20
 #: costs as much as many together, and its master waits for no more than that it is stored.
 _GATHER = 0.005
 _ENOUGH = 128 << 10
-#: Bytes a second that only a backlog comes with. It goes first, since the master has the only other copy of it: queues
-#: are filled in parts of so many bytes, and for this share of the time at least, until they are so many bytes behind.
-#: What is left when the backlog is through comes at full speed.
+#: A backlog is what comes at so many bytes a second, and was so many seconds old when it came. It goes first, since the
+#: master has the only other copy of it: queues are filled in parts of so many bytes, and for this share of the time at
+#: least, until they are so many bytes behind. What is left when the backlog is through comes at full speed.
 _DENSE = 128 << 20
+_OLD = 3.0
 _PART = 512 << 10
 _SHARE = 1 / 8
 _FARTHEST = 4 << 30
-#: Seconds over which the speed is measured, at least.
+_MOST_NOTES = 1000
+#: Seconds over which the speed is measured, at least; and between two notes of what has come when.
 _MEASURED = 0.01
+_NOTED = 0.05
 
 
 class CatchUp:
@@ -63,6 +67,8 @@ class CatchUp:
         #: Where the log ended when its speed was measured last, and when that was; whether it was a backlog's.
         self._measured = (0, 0.0)
         self._dense = False
+        #: Where the log ended, and when, of what is not in queues.
+        self._came: deque[tuple[int, float]] = deque(maxlen=_MOST_NOTES)
         self._dispatcher = dispatcher
         self._durability = durability
         self._writer = writer
@@ -126,9 +132,19 @@ class CatchUp:
         end, at = self._measured
         if now - at >= _MEASURED:
             grows = self._log.end - end >= _DENSE * (now - at)
-            self._dense = grows and self._may_trail and self._dispatcher.behind < _FARTHEST
+            few = self._dispatcher.behind < _FARTHEST
+            self._dense = self._may_trail and few and self._age_on_arrival(now) >= _OLD and grows
             self._measured = self._log.end, now
         return self._dense
+
+    def _age_on_arrival(self, now: float) -> float:
+        """How many seconds the last message in a queue was old when it came; clocks of two machines decide."""
+        came, position = self._came, self._dispatcher.position
+        if not came or now - came[-1][1] >= _NOTED:
+            came.append((self._log.end, now))
+        while len(came) > 1 and came[0][0] < position:
+            came.popleft()
+        return (self._clock.now_ms() - self._log.stamp) / 1000 - (now - came[0][1])
 
     async def _keep_damage(self) -> None:
         """What was found on the way is known to whoever serves, and to the next start."""

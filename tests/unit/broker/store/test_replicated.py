@@ -140,12 +140,15 @@ def test_what_is_in_memory_yet_is_dispatched_without_a_read_and_together() -> No
     run(main())
 
 
-@pytest.mark.parametrize(("group", "farthest"), [(False, 1 << 30), (True, 1 << 30), (False, 500)])
+@pytest.mark.parametrize(
+    ("group", "farthest", "old"),
+    [(False, 1 << 30, 3.0), (True, 1 << 30, 3.0), (False, 500, 3.0), (False, 1 << 30, 1e10)],
+)
 def test_a_backlog_that_comes_in_goes_before_the_queues_which_trail_within_bounds(
-    monkeypatch: pytest.MonkeyPatch, group: bool, farthest: int
+    monkeypatch: pytest.MonkeyPatch, group: bool, farthest: int, old: float
 ) -> None:
     """Parts of 300 bytes take 20 ms: 8 times as long lies between two of them, until no more comes in."""
-    for name, value in (("_DENSE", 5_000), ("_PART", 300), ("_ENOUGH", 0), ("_FARTHEST", farthest)):
+    for name, value in (("_DENSE", 5_000), ("_PART", 300), ("_ENOUGH", 0), ("_FARTHEST", farthest), ("_OLD", old)):
         monkeypatch.setattr(catch_up, name, value)
 
     async def main() -> None:
@@ -167,7 +170,7 @@ def test_a_backlog_that_comes_in_goes_before_the_queues_which_trail_within_bound
             await asyncio.sleep(0.01)
         came, position = loop.time(), copy.dispatcher.position
         await settled(copy)
-        if group:
+        if group or old > 3:
             assert {limit for _, limit in parts} == {catch_up._STEP}
         elif farthest < 1000:
             assert position > copy.log.end - 2000
