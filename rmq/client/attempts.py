@@ -218,6 +218,10 @@ class Attempts:
         """The time for all attempts begins now, and not with :meth:`first`, after which nothing was done yet."""
         self._deadline = now + self._timeout
 
+    def stood(self, seconds: float) -> None:
+        """The loop stood still for so long while a step was made: that was not this send's time."""
+        self._deadline += seconds
+
     def on(self, outcome: Outcome, now: float) -> Step:
         """What to do after the step before.
 
@@ -464,8 +468,6 @@ class Attempts:
             return self._end(error)
         info = self._routes.publish.get(self.send.topic)
         if info is not None and info.queues:
-            # Name servers were asked in time: where that is over, the loop stood still, and half of it is left.
-            self._deadline = max(self._deadline, now + self._timeout / 2)
             return self._leave(now)
         self._then = Attempts._told_why
         return AskWhy(max(0.001, self._deadline - now))

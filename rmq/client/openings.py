@@ -66,8 +66,9 @@ class Openings:
         clock, frames = self._clock, opening.frames
         while frames:
             try:
-                async with patience.timeout(opening.until - clock.monotonic()):
-                    conn = await self._remoting.connection(address)
+                with patience.Standstill() as still:
+                    async with patience.timeout(opening.until - clock.monotonic()):
+                        conn = await self._remoting.connection(address)
             except TimeoutError:
                 self._expire(address, opening)
                 continue
@@ -79,7 +80,7 @@ class Openings:
             for frame in self._taken(address, opening):
                 data, opaque, timeout, since, done = frame
                 try:
-                    conn.call_frame(data, opaque, left_for_answer(timeout, now - since), done)
+                    conn.call_frame(data, opaque, left_for_answer(timeout, now - since - still.seconds), done)
                 except Exception as error:
                     done(error)
 

@@ -17,6 +17,7 @@ from rmq.client.results import SendResult
 from rmq.client.sending import Sendable, weight
 from rmq.protocol.errors import ConnectFailed, TransportError
 from rmq.runtime.awaited import Awaited
+from rmq.runtime.patience import Standstill
 
 if TYPE_CHECKING:
     from rmq.client.sender import Sender
@@ -38,13 +39,24 @@ class Unfinished(NamedTuple):
 Ended = SendResult | Unfinished | BaseException
 
 
+class _Question:
+    """Where a topic is, which is being asked."""
+
+    __slots__ = ("still", "waiting")
+
+    def __init__(self, waiting: list[Sending]) -> None:
+        #: Who wants to know.
+        self.waiting = waiting
+        self.still = Standstill()
+
+
 class PlainSends:
     """Those of one producer. On its loop only."""
 
     def __init__(self, sender: Sender) -> None:
         self.sender = sender
-        #: Topics that are asked for, and who waits for that.
-        self._asked: dict[str, list[Sending]] = {}
+        #: Topics that are asked for.
+        self._asked: dict[str, _Question] = {}
         #: Where they are sent.
         self.loop: asyncio.AbstractEventLoop
 
@@ -76,22 +88,24 @@ class PlainSends:
 
     def _ask(self, topic: str, step: AskRoute, sending: Sending) -> None:
         """Wait until it is known where a topic is: one task asks, for all that come meanwhile."""
-        waiting = self._asked.get(topic)
-        if waiting is not None:
-            waiting.append(sending)
+        question = self._asked.get(topic)
+        if question is not None:
+            sending.attempts.stood(-question.still.seconds)  # that was before it came
+            question.waiting.append(sending)
             return
-        self._asked[topic] = [sending]
+        self._asked[topic] = _Question([sending])
         task = asyncio.get_running_loop().create_task(self._question(topic, step), name=f"where is {topic}")
         task.add_done_callback(partial(self._told, topic, step))
         self.sender.keep(task)
 
     async def _question(self, topic: str, step: AskRoute) -> None:
         await asyncio.sleep(0)
-        now = self.sender.now()
-        for sending in self._asked[topic]:
+        now, question = self.sender.now(), self._asked[topic]
+        for sending in question.waiting:
             # Many that come together may take the loop longer than a name server: their time begins behind that.
             sending.attempts.begin(now)
-        await self.sender.refresh_route(topic, step)
+        with question.still:
+            await self.sender.refresh_route(topic, step)
 
     def _told(self, topic: str, step: AskRoute, task: asyncio.Task[None]) -> None:
         error: BaseException | None
@@ -100,8 +114,9 @@ class PlainSends:
         else:
             error = task.exception()
         outcome = error if isinstance(error, Exception) else None
-        now = self.sender.now()
-        for sending in self._asked.pop(topic):
+        now, question = self.sender.now(), self._asked.pop(topic)
+        for sending in question.waiting:
+            sending.attempts.stood(question.still.seconds)
             rest = sending.attempts.rest(now)
             if isinstance(outcome, TransportError) and rest > _ASKS_AGAIN and not task.cancelled():
                 # It came later, and has time for a question of its own.

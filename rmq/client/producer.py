@@ -187,8 +187,8 @@ class Producer(Lookups):
         :param queue: send to this queue only. :param selector: picks the queue: ``selector(queues, message, arg)``, in
             your own coroutine: it must not wait.
         :param timeout: for the whole send, retries included, from when its turn has come; ``send_msg_timeout`` by
-            default. Where the loop stood still while a route was asked for or a connection opened, half of it is left
-            all the same: the send may then take 1.5 times as long.
+            default. Time in which the loop stood still while a route was asked for or a connection opened, is not
+            counted.
         :raises ClientError: the message cannot be sent as it is; nothing was sent.
         :raises TooManyRequests: its turn did not come, because nothing before it was answered for ``timeout``; nothing
             was sent.

@@ -41,6 +41,7 @@ from rmq.remoting.calls import Done as Ended
 from rmq.remoting.calls import Reply
 from rmq.runtime.aside import logger
 from rmq.runtime.bridge import Bridge
+from rmq.runtime.patience import Standstill
 from rmq.runtime.window import Window
 from rmq.runtime.world import World
 
@@ -360,11 +361,13 @@ class Sender:
             elif isinstance(step, AskWhy):
                 outcome = await self._why_no_queue(topic, step.seconds)
             else:
-                try:
-                    await self.refresh_route(topic, step)
-                except RMQError as error:
-                    log.debug("route of %s: %s", topic, error)
-                    outcome = error
+                with Standstill() as still:
+                    try:
+                        await self.refresh_route(topic, step)
+                    except RMQError as error:
+                        log.debug("route of %s: %s", topic, error)
+                        outcome = error
+                attempts.stood(still.seconds)
             step = attempts.on(outcome, self.now())
         return step
 

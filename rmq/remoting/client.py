@@ -66,9 +66,11 @@ def split_address(addr: str) -> tuple[str, int]:
 
 
 def left_for_answer(timeout: float, connecting: float) -> float:
-    """Seconds for an answer on a connection that had to be opened: what that has left of ``timeout``, or half of it
-    where it took longer. That is so where the loop stood still meanwhile, and no request is written to be given up."""
-    return max(timeout / 2, timeout - connecting)
+    """Seconds for an answer on a connection that had to be opened: what that has left of ``timeout``.
+
+    :param connecting: seconds that it took, without those in which the loop stood still.
+    """
+    return max(0.001, timeout - connecting)
 
 
 def _not_reached(addr: str, why: str) -> ConnectFailed:
@@ -231,8 +233,9 @@ class RemotingClient:
         conn = self._conns.get(addr)
         if conn is None or conn.closed:
             began = self.world.clock.monotonic()
-            conn = await self._within(addr, timeout)
-            timeout = left_for_answer(timeout, self.world.clock.monotonic() - began)
+            with patience.Standstill() as still:
+                conn = await self._within(addr, timeout)
+            timeout = left_for_answer(timeout, self.world.clock.monotonic() - began - still.seconds)
         if not self.hooks:
             if turn is None:
                 return await conn.request(self.signed(command), timeout)

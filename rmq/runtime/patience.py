@@ -9,13 +9,56 @@ from __future__ import annotations
 import asyncio
 from types import TracebackType
 
-__all__ = ["LATE", "MOST_PUT_OFF", "READING", "timeout"]
+__all__ = ["LATE", "MOST_PUT_OFF", "READING", "Standstill", "timeout"]
 
 #: A timer that fires this many seconds late tells of a loop that did not read for so long.
 LATE = 0.1
 #: Seconds that the loop then gets to read what has come, and how often in a row.
 READING = 0.1
 MOST_PUT_OFF = 10
+
+#: Seconds between two looks whether the loop turns, and how late one is of a loop that does.
+_LOOK = 0.1
+_TURNS = 0.01
+
+
+class Standstill:
+    """How long the loop stood still while a block ran: time that was nobody's, and is not to be counted.
+
+    :ivar seconds: as far as that is noticed; right behind the block.
+    """
+
+    __slots__ = ("_due", "_handle", "_loop", "seconds")
+
+    _due: float
+    _handle: asyncio.TimerHandle
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __enter__(self) -> Standstill:
+        self._loop = asyncio.get_running_loop()
+        self._arm()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._handle.cancel()
+        self._note()
+
+    def _arm(self) -> None:
+        self._due = self._loop.time() + _LOOK
+        self._handle = self._loop.call_at(self._due, self._look)
+
+    def _look(self) -> None:
+        self._note()
+        self._arm()
+
+    def _note(self) -> None:
+        late = self._loop.time() - self._due
+        if late > _TURNS:
+            self.seconds += late
 
 
 class timeout:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -91,6 +92,8 @@ class ScriptedCluster:
         #: Topic -> the brokers that have it; what is not here has no route.
         self.topics: dict[str, list[str]] = {"T": list(brokers)}
         self.silent = False
+        #: Seconds that the name server takes for a route.
+        self.route_takes = 0.0
         #: A name server that has just been started: no broker has registered yet.
         self.fresh = False
         #: Brokers whose master is away and whose slave is there.
@@ -108,9 +111,11 @@ class ScriptedCluster:
         for broker in self.brokers.values():
             await broker.stop()
 
-    def _route(self, conn: Conn, request: Command) -> Command | None:
+    async def _route(self, conn: Conn, request: Command) -> Command | None:
         topic = (request.ext or {}).get("topic") or ""
         self.routes_asked.append(topic)
+        if self.route_takes:
+            await asyncio.sleep(self.route_takes)
         if self.silent:
             return None
         names = self.topics.get(topic)

@@ -491,12 +491,23 @@ def test_one_try_has_the_time_of_a_request_and_the_rest_is_for_others() -> None:
     assert (step.seconds, sends.attempts.rest(sends.now)) == (0.5, 2.5)
 
 
-@pytest.mark.parametrize(("took", "left"), [(0.5, 2.5), (2.9, 1.5), (30.0, 1.5)])
-def test_a_loop_that_stands_still_while_the_route_is_asked_for_leaves_time_to_send(took: float, left: float) -> None:
-    """Name servers keep to their time: what is over it was not theirs, and not the broker's."""
+@pytest.mark.parametrize(
+    ("took", "stood", "left"), [(0.5, 0.0, 2.5), (2.9, 0.0, 0.1), (2.9, 2.5, 2.6), (30.0, 29.5, 2.5)]
+)
+def test_the_time_in_which_the_loop_stood_still_is_nobodys(took: float, stood: float, left: float) -> None:
     s = Sends(Known())
     assert isinstance(s.step, AskRoute)
     s.known.learn("a")
+    s.attempts.stood(stood)
     step = s.on(None, after=took)
     assert isinstance(step, Send)
     assert step.seconds == pytest.approx(left)
+
+
+def test_a_send_whose_time_is_over_when_the_route_is_known_is_not_made() -> None:
+    s = Sends(Known())
+    s.known.learn("a")
+    step = s.on(None, after=3.5)
+    assert isinstance(step, Done)
+    assert isinstance(step.outcome, RequestTimeout)
+    assert "was not sent in 3 s" in str(step.outcome)

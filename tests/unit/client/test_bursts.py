@@ -133,6 +133,48 @@ async def test_a_loop_that_stands_still_while_it_connects_leaves_time_for_the_an
         assert len(c.brokers["a"].sends) == 100
 
 
+@pytest.mark.parametrize("chosen", [False, True])
+@in_virtual_time
+async def test_a_slow_name_server_leaves_a_send_no_more_than_its_time(chosen: bool) -> None:
+    async with ScriptedCluster("a") as c, producer(c) as p:
+        c.route_takes = 2.9
+        c.brokers["a"].script = lambda request: None
+        began = asyncio.get_running_loop().time()
+        how: dict[str, Any] = {"selector": lambda queues, message, arg: queues[0]} if chosen else {}
+        with pytest.raises(RequestTimeout):
+            await p.send(Message("T", b"x"), **how)
+        assert asyncio.get_running_loop().time() - began == pytest.approx(3.0, abs=0.05)
+
+
+@pytest.mark.parametrize("chosen", [False, True])
+@in_virtual_time
+async def test_a_loop_that_stands_still_while_a_route_is_asked_for_takes_nobodys_time(chosen: bool) -> None:
+    async with ScriptedCluster("a") as c, producer(c) as p:
+        c.route_takes = 1.0
+        answer_later(c.brokers["a"], 1.5)
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimLoop)
+        how: dict[str, Any] = {"selector": lambda queues, message, arg: queues[0]} if chosen else {}
+        early = many(p, 20, **how)
+        loop.call_later(0.5, loop.pass_time, 2.4)
+        await asyncio.sleep(0.4)
+        began = loop.time()
+        assert all(result.ok for result in await asyncio.gather(*early))
+        assert loop.time() - began > 3.0
+        # Who comes behind it has not waited for that.
+        c.topics["U"] = ["a"]
+        c.brokers["a"].script = lambda request: None
+        first = asyncio.ensure_future(p.send(Message("U", b"x"), timeout=4.0, **how))
+        loop.call_later(0.1, loop.pass_time, 2.0)
+        await asyncio.sleep(0.2)
+        began = loop.time()
+        with pytest.raises(RequestTimeout):
+            await p.send(Message("U", b"x"), timeout=3.0, **how)
+        assert loop.time() - began == pytest.approx(3.0, abs=0.25)
+        with pytest.raises(RequestTimeout):
+            await first
+
+
 @in_virtual_time
 async def test_a_broker_that_says_nothing_fails_all_of_them_in_the_time_of_one() -> None:
     async with ScriptedCluster("a") as c, producer(c, back_pressure_for_async_send_num=20) as p:

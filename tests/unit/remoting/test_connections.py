@@ -191,3 +191,43 @@ def test_a_peer_that_takes_everything_and_answers_nothing_is_left_for_a_new_conn
             assert not second.closed  # slow with one thing, there for another
 
     simloop.run(main())
+
+
+def test_a_connection_that_took_long_leaves_a_request_what_is_left_of_its_time() -> None:
+    async def main() -> None:
+        async with Rig() as rig:
+            connect = rig.client._connect
+
+            async def slowly(*where: object) -> object:
+                await asyncio.sleep(2.9)
+                return await connect(*where)  # type: ignore[arg-type]
+
+            rig.client._connect = slowly  # type: ignore[method-assign, assignment]
+            loop = asyncio.get_running_loop()
+            began = loop.time()
+            with pytest.raises(RequestTimeout):
+                await rig.ask(7, timeout=3.0)
+            assert loop.time() - began == pytest.approx(3.0, abs=0.03)
+
+    simloop.run(main())
+
+
+def test_a_loop_that_stood_still_while_it_connected_takes_no_time_of_a_request() -> None:
+    async def main() -> None:
+        async with Rig() as rig:
+            connect = rig.client._connect
+
+            async def slowly(*where: object) -> object:
+                await asyncio.sleep(0.2)
+                return await connect(*where)  # type: ignore[arg-type]
+
+            rig.client._connect = slowly  # type: ignore[method-assign, assignment]
+            loop = asyncio.get_running_loop()
+            assert isinstance(loop, simloop.SimLoop)
+            loop.call_later(0.1, loop.pass_time, 2.7)
+            began = loop.time()
+            with pytest.raises(RequestTimeout):
+                await rig.ask(7, timeout=3.0)
+            assert loop.time() - began == pytest.approx(5.7, abs=0.3)
+
+    simloop.run(main())

@@ -8,7 +8,7 @@ import pytest
 
 import rmq
 from rmq.runtime import patience
-from rmq.testing.simloop import run
+from rmq.testing.simloop import SimLoop, run
 
 
 def test_a_limit_holds_in_a_task_that_is_being_cancelled() -> None:
@@ -81,3 +81,22 @@ def test_nothing_else_here_uses_asyncio_s_own() -> None:
     own = re.compile(r"asyncio\.(timeout|timeout_at)\(")
     users = [path for path in Path(rmq.__path__[0]).rglob("*.py") if own.search(path.read_text())]
     assert users == []
+
+
+def test_a_loop_that_stands_still_is_noticed() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimLoop)
+        with patience.Standstill() as still:
+            await asyncio.sleep(10)
+        assert still.seconds == 0
+        with patience.Standstill() as still:
+            loop.call_later(1.03, loop.pass_time, 5.0)
+            loop.call_later(8.04, loop.pass_time, 2.0)
+            await asyncio.sleep(20)
+        assert still.seconds == pytest.approx(7.0, abs=0.2)
+        with patience.Standstill() as still:  # it stands still to the end of the block
+            loop.pass_time(3.0)
+        assert still.seconds == pytest.approx(3.0, abs=0.2)
+
+    run(main())
