@@ -89,7 +89,7 @@ class Producer(ProducerMirror):
             self._adopt(made)
             client = self._client
         sender = client._sender
-        if client._settings.auto_batch and sender.joins(message, selector):
+        if client._settings.auto_batch and sender.joins(message := plain_message(message), selector):
             return made.run(client.send(message, queue=queue, timeout=timeout))
         send = sender.prepare(message)
         instance, limit = client._joined, client._limit(timeout)
@@ -147,7 +147,7 @@ class Producer(ProducerMirror):
         instance = client._joined
         check_callback(callback)
         limit, sender = client._limit(timeout), client._sender
-        if sender.joins(message, selector):
+        if client._settings.auto_batch and sender.joins(message := plain_message(message), selector):
             return self._send_there(made, client.send(message, queue=queue, timeout=limit), callback)
         retries = client._settings.retry_times_when_send_async_failed
         if made.inside and (sender.waits or queue is not None or selector is not None):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 from collections.abc import Iterator
@@ -263,3 +264,32 @@ def test_clients_that_were_forgotten_are_stopped_with_their_loop() -> None:
         scene.made.close()
     with pytest.raises(RMQError, match="is shut down"):
         producer.send(Message("TBW102", b"too late"))
+
+
+class _Noted(dict[str, str]):
+    """Properties of a class of the application's, which notes whether a loop runs where they are read."""
+
+    def __init__(self, read: list[bool]) -> None:
+        super().__init__(a="b")
+        self._read = read
+
+    def items(self) -> Any:
+        self._read.append(asyncio._get_running_loop() is not None)
+        return super().items()
+
+
+@pytest.mark.parametrize("auto_batch", [False, True])
+def test_what_a_message_is_made_of_is_read_on_the_callers_thread(s: Scene, auto_batch: bool) -> None:
+    with Producer("pg", auto_batch=auto_batch, **s.how) as producer:
+
+        def message(read: list[bool]) -> Message:
+            made = Message("T", b"x")
+            made.properties = _Noted(read)
+            return made
+
+        ways: list[Any] = [producer.send, lambda one: producer.send_async(one).result(), producer.send_oneway]
+        for send in ways:
+            read: list[bool] = []
+            send(message(read))
+            assert read
+            assert not any(read)
