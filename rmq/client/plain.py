@@ -77,7 +77,7 @@ class PlainSends:
             sending.attempts = attempts = sender.attempts(sender.prepare(message), None, None, None, timeout)
             step = attempts.first(sender.now())
             if type(step) is Send:
-                sender.write(attempts, step, sending)
+                sender.steps.write(attempts, step, sending)
             elif type(step) is AskRoute and step.template is not None:
                 self._ask(attempts.send.topic, step, sending)
             else:
@@ -105,7 +105,7 @@ class PlainSends:
             # Many that come together may take the loop longer than a name server: their time begins behind that.
             sending.attempts.begin(now)
         with question.still:
-            await self.sender.refresh_route(topic, step)
+            await self.sender.steps.refresh_route(topic, step)
 
     def _told(self, topic: str, step: AskRoute, task: asyncio.Task[None]) -> None:
         error: BaseException | None
@@ -157,7 +157,7 @@ class Sending(Awaited[Ended]):
         try:
             step = attempts.on(outcome, sender.now())
             if type(step) is Send and not self.done():
-                sender.write(attempts, step, self)
+                sender.steps.write(attempts, step, self)
                 return
         except Exception as error:
             step = Done(error)
@@ -183,7 +183,7 @@ class Sending(Awaited[Ended]):
         sender = self._sends.sender
         answered = False
         try:
-            done = await sender.go_on(*ended)
+            done = await sender.steps.go_on(*ended)
             answered = done.answered
             return done.result()
         finally:

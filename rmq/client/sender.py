@@ -1,4 +1,4 @@
-"""How the messages of a producer leave: alone, oneway, joined with others, and without a task for the blocking clients.
+"""How the messages of a producer leave: alone, oneway, or joined with others.
 
 Whatever the way, a send has a place in the window before anything is made of its message, and gives it back at its end.
 """
@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rmq.client.accumulator import Accumulator
-from rmq.client.attempts import AskRoute, AskWhy, Attempts, Call, Done, Outcome, Pause, Send, Step
+from rmq.client.attempts import Attempts, Call, Done, Outcome, Send, Step
 from rmq.client.checks import check_queue
 from rmq.client.fault import LatencyFault
 from rmq.client.frames import SendFrames
@@ -25,29 +25,21 @@ from rmq.client.selectors import MessageQueueSelector, by_random
 from rmq.client.sending import PreparedSend, Sendable, SendEncoder, next_opaque, weight
 from rmq.client.settings import ProducerSettings
 from rmq.client.shown import shown
+from rmq.client.steps import Steps
+from rmq.client.submitting import Submissions
 from rmq.protocol import frame
-from rmq.protocol.command import Command
 from rmq.protocol.errors import (
-    ClientError,
-    ConnectFailed,
-    RequestTimeout,
     ResponseError,
     RMQError,
     TooManyRequests,
-    TransportError,
     WrongType,
 )
-from rmq.remoting.calls import Done as Ended
-from rmq.remoting.calls import Reply
 from rmq.runtime.aside import logger
-from rmq.runtime.bridge import Bridge
-from rmq.runtime.patience import Standstill
 from rmq.runtime.window import Window
 from rmq.runtime.world import World
 
 if TYPE_CHECKING:
     from rmq.client.hooks import Hooks
-    from rmq.client.instance import ClientInstance
     from rmq.client.producer import Producer
 
 __all__ = ["Sender", "send_window"]
@@ -78,6 +70,8 @@ class Sender:
         ids = message_ids(world, settings)
         self.encoder = SendEncoder(producer.group, settings, ids, world.clock.now_ms, stamp)
         self._frames = SendFrames(producer.group, settings)
+        self.steps = Steps(producer, self._frames)
+        self.submissions = Submissions(self, self._frames)
         #: Encoding calls functions of the application's that may take their time.
         self.waits = hooks.stamps and not hooks.quick
         self.plain_sends = PlainSends(self)
@@ -95,6 +89,10 @@ class Sender:
         """What is gathered leaves now: the producer is shut down."""
         if self._accumulator is not None:
             self._accumulator.end()
+
+    def keep(self, task: asyncio.Task[Any]) -> None:
+        """A shutdown of the producer waits for a task."""
+        self._producer._keep(task, None)
 
     # -- a message before it leaves -----------------------------------------------------------------------------------
 
@@ -248,17 +246,17 @@ class Sender:
                 if type(step) is Call and step.own and not self._producer._shares_loop:
                     step = attempts.on(step.in_place(), self.now())
                 if type(step) is Send and place.first and self._producer._joined.writes_at_once(step.address):
-                    reply = self._exchange(attempts, step)
+                    reply = self.steps.exchange(attempts, step)
                     place.leave()
                     step = attempts.on(await reply, self.now())
                 else:
                     step = await self.leave_in_line(attempts, step, place)
             elif type(step) is Send:  # what nearly all are: not through another coroutine
-                step = attempts.on(await self._exchange(attempts, step), self.now())
+                step = attempts.on(await self.steps.exchange(attempts, step), self.now())
             else:
-                step = await self._until_it_leaves(attempts, await self.behind_others(attempts, step))
+                step = await self.steps.until_it_leaves(attempts, await self.steps.behind_others(attempts, step))
             if type(step) is not Done:
-                step = await self.go_on(attempts, step)
+                step = await self.steps.go_on(attempts, step)
             answered = step.answered
             return step.result()
         finally:
@@ -268,24 +266,16 @@ class Sender:
         """A batch of sends that each have had their turn."""
         attempts = self.attempts(send, queue, None, None, timeout)
         if queue is None:
-            step = await self.behind_others(attempts, attempts.first(self.now()))
+            step = await self.steps.behind_others(attempts, attempts.first(self.now()))
         else:
             with self._joined_line.place(queue, None) as place:
                 step = await self.leave_in_line(attempts, attempts.first(self.now()), place)
-        return (await self.go_on(attempts, step)).result()
-
-    async def behind_others(self, attempts: Attempts, step: Step) -> Step:
-        """The first step, where it is a question: many that come together may take the loop longer than a name server,
-        so their time begins behind that."""
-        if isinstance(step, AskRoute):
-            await asyncio.sleep(0)
-            attempts.begin(self.now())
-        return step
+        return (await self.steps.go_on(attempts, step)).result()
 
     async def leave_in_line(self, attempts: Attempts, step: Step, place: Place) -> Step:
         """The first attempt of a send that leaves in its turn in a line; the step after it."""
         if type(step) is not Send:
-            step = await self._until_it_leaves(attempts, await self.behind_others(attempts, step))
+            step = await self.steps.until_it_leaves(attempts, await self.steps.behind_others(attempts, step))
         if isinstance(step, Done):
             return step
         outcome: Outcome
@@ -294,7 +284,7 @@ class Sender:
             if client.writes_at_once(step.address):
                 await place.come(step.seconds)
             if place.first and client.writes_at_once(step.address):
-                reply = self._exchange(attempts, attempts.hurried(step, self.now()))
+                reply = self.steps.exchange(attempts, attempts.hurried(step, self.now()))
                 place.leave()
                 outcome = await reply
             else:
@@ -305,109 +295,6 @@ class Sender:
         except RMQError as error:
             outcome = error
         return attempts.on(outcome, self.now())
-
-    async def go_on_behind(
-        self,
-        attempts: Attempts,
-        step: Step,
-        queue: MessageQueue | None,
-        selector: MessageQueueSelector | None,
-        arg: object,
-    ) -> Done:
-        """:meth:`go_on` of a send that has not left yet, in its turn if it has one."""
-        place = self.place(queue, selector, arg)
-        if place is not None:
-            step = await self._leave_with(attempts, step, place)
-        return await self.go_on(attempts, step)
-
-    async def go_on(self, attempts: Attempts, step: Step) -> Done:
-        """Make the attempts from this step on."""
-        while not isinstance(step, Done):
-            if isinstance(step, Send):
-                step = attempts.on(await self._exchange(attempts, step), self.now())
-            else:
-                step = await self._until_it_leaves(attempts, step)
-        return step
-
-    def _exchange(self, attempts: Attempts, sent: Send) -> Reply:
-        """The answer to an attempt, or why there is none."""
-        opaque, instance = next_opaque(), self._producer._joined
-        data = self._frames.frame(attempts.send, sent.queue, opaque, instance.account)
-        return instance.exchange(sent.address, data, opaque, sent.seconds)
-
-    def refresh_route(self, topic: str, step: AskRoute) -> Coroutine[Any, Any, bool]:
-        """Ask what a step asks. :raises RMQError: no name server says."""
-        return self._producer._joined.refresh_route(topic, step.seconds, step.template)
-
-    def keep(self, task: asyncio.Task[Any]) -> None:
-        """A shutdown of the producer waits for a task."""
-        self._producer._keep(task, None)
-
-    def write(self, attempts: Attempts, sent: Send, ended: Ended) -> None:
-        """Make an attempt, and have ``ended`` told its answer, or why there is none."""
-        opaque, instance = next_opaque(), self._producer._joined
-        data = self._frames.frame(attempts.send, sent.queue, opaque, instance.account)
-        instance.submit(sent.address, data, opaque, sent.seconds, ended)
-
-    async def _until_it_leaves(self, attempts: Attempts, step: Step) -> Send | Done:
-        """Ask and wait for what the attempts need to know before the next one."""
-        topic = attempts.send.topic
-        while not isinstance(step, (Send, Done)):
-            outcome: Outcome = None
-            if isinstance(step, Call):
-                outcome = await self._called(step)
-            elif isinstance(step, Pause):
-                await asyncio.sleep(step.seconds)
-            elif isinstance(step, AskWhy):
-                outcome = await self._why_no_queue(topic, step.seconds)
-            else:
-                with Standstill() as still:
-                    try:
-                        await self.refresh_route(topic, step)
-                    except RMQError as error:
-                        log.debug("route of %s: %s", topic, error)
-                        outcome = error
-                attempts.stood(still.seconds)
-            step = attempts.on(outcome, self.now())
-        return step
-
-    async def _called(self, call: Call) -> Outcome:
-        """What a function of the application's gives, or why it gave nothing."""
-        if call.own and not self._producer._shares_loop:
-            return call.in_place()
-        try:
-            return await self._producer._joined.application.call(call.in_place, call.seconds, call.what)
-        except RequestTimeout as error:
-            log.warning("group %s: %s", self._producer.group, error)
-            return error
-        except RMQError as error:
-            return error
-
-    async def _why_no_queue(self, topic: str, seconds: float) -> RMQError:
-        """What is the matter with a topic that has no queue to send to: it may be there in a moment, or never."""
-        instance = self._producer._joined
-        servers = ";".join(instance.name_servers.addresses)
-        if away := instance.routes.masters_away(topic):
-            return ConnectFailed(
-                f"the topic {topic} takes no message now: {', '.join(away)} {'has' if len(away) == 1 else 'have'} no "
-                "master, and slaves take none"
-            )
-        try:
-            info = await instance.name_servers.cluster_info(seconds)
-            knows_none = not info.broker_addr_table
-        except TransportError as error:
-            return error
-        except ResponseError:  # it does not say
-            knows_none = False
-        if knows_none:
-            return ConnectFailed(
-                f"the topic {topic} is not known to {servers}, and no broker is: a name server that has just been "
-                "started knows them within 30 s"
-            )
-        return ClientError(
-            f"the topic {topic} has no queue to send to: no broker known to {servers} has it for writing, "
-            "and none creates topics by itself (autoCreateTopicEnable): create it with mqadmin updateTopic"
-        )
 
     # -- one that nobody waits for ------------------------------------------------------------------------------------
 
@@ -458,8 +345,8 @@ class Sender:
     ) -> None:
         send = await self.encoded(self.encoder.prepare, message, limit)
         attempts = self.attempts(send, queue, selector, arg, limit)
-        step = await self.behind_others(attempts, attempts.first(self.now()))
-        step = await self._until_it_leaves(attempts, step)
+        step = await self.steps.behind_others(attempts, attempts.first(self.now()))
+        step = await self.steps.until_it_leaves(attempts, step)
         if isinstance(step, Done):
             step.result()  # raises: nothing was sent that could have one
             return
@@ -490,53 +377,7 @@ class Sender:
     async def _left(self, attempts: Attempts, error: Exception | None = None) -> None:
         """A oneway send has left, or has not."""
         if (call := attempts.left(error, self.now())) is not None:
-            await self._called(call)
-
-    # -- one without a task, for the blocking producer ----------------------------------------------------------------
-
-    def submit(
-        self,
-        bridge: Bridge,
-        instance: ClientInstance,
-        attempts: Attempts,
-        sent: Send,
-        then: Callable[[Step], object],
-        queue: MessageQueue | None,
-        selector: MessageQueueSelector | None,
-        arg: object,
-    ) -> None:
-        """Make an attempt without a task, in its turn if it has one. Any thread but the loop's.
-
-        :param then: told the step after it, on the loop.
-        """
-        opaque = next_opaque()
-
-        def ended(outcome: Command | Exception) -> None:
-            then(attempts.on(outcome, self.now()))
-
-        data = self._frames.frame(attempts.send, sent.queue, opaque, instance.account)
-        written = sent.address, data, opaque, sent.seconds, ended
-        if queue is None and selector is None:
-            bridge.post(instance.submit, *written)
-            return
-
-        def in_line() -> None:
-            place = self.place(queue, selector, arg)
-            if place is None or (place.first and instance.writes_at_once(sent.address)):
-                instance.submit(*written)
-                if place is not None:
-                    place.leave()
-            else:
-                bridge.spawn(self._leave_with(attempts, sent, place), left)
-
-        def left(step: Step | Exception) -> None:
-            then(Done(step) if isinstance(step, Exception) else step)
-
-        bridge.post(in_line)
-
-    async def _leave_with(self, attempts: Attempts, step: Step, place: Place) -> Step:
-        with place:
-            return await self.leave_in_line(attempts, step, place)
+            await self.steps.called(call)
 
 
 def send_window(what: str, settings: ProducerSettings, world: World) -> Window:

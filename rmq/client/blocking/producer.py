@@ -109,7 +109,7 @@ class Producer(ProducerMirror):
                 window.leave(size, answered=isinstance(step, (Done, Call)) and step.answered)
                 made.answer(waiter, step)
 
-            sender.submit(made, instance, attempts, step, told, queue, selector, arg)
+            sender.submissions.submit(made, instance, attempts, step, told, queue, selector, arg)
             step = made.wait(waiter, _WRITTEN_AND_ANSWERED * step.seconds)
         else:
             made.post(partial(window.leave, size, answered=False))
@@ -117,7 +117,11 @@ class Producer(ProducerMirror):
             return step.result()
         # What comes after the first attempt needs no place: of these there are no more than threads.
         rest = _WRITTEN_AND_ANSWERED * max(attempts.rest(clock.monotonic()), step.seconds)
-        on = sender.go_on(attempts, step) if leaves else sender.go_on_behind(attempts, step, queue, selector, arg)
+        on = (
+            sender.steps.go_on(attempts, step)
+            if leaves
+            else sender.submissions.go_on_behind(attempts, step, queue, selector, arg)
+        )
         return made.run(on, rest).result()
 
     def send_async(
@@ -169,9 +173,9 @@ class Producer(ProducerMirror):
             if isinstance(step, Done) or future.cancelled():
                 finish(step if isinstance(step, Done) else asyncio.CancelledError())
             elif left:
-                made.spawn(sender.go_on(attempts, step), finish)
+                made.spawn(sender.steps.go_on(attempts, step), finish)
             else:
-                made.spawn(sender.go_on_behind(attempts, step, queue, selector, arg), finish)
+                made.spawn(sender.submissions.go_on_behind(attempts, step, queue, selector, arg), finish)
 
         def its_turn(refused: BaseException | None) -> None:
             if refused is None:
@@ -186,7 +190,7 @@ class Producer(ProducerMirror):
         while isinstance(step, Call) and not made.inside:
             step = attempts.on(step.in_place(), client._world.clock.monotonic())
         if isinstance(step, Send):
-            sender.submit(made, instance, attempts, step, go_on, queue, selector, arg)
+            sender.submissions.submit(made, instance, attempts, step, go_on, queue, selector, arg)
         else:
             made.post(go_on, step, False)
         return future
