@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from rmq.remoting.leaving import leave
 from rmq.remoting.outgoing import Outgoing
 from rmq.runtime.aside import logger
+from rmq.runtime.sudden_end import end_in_order, reset_when_killed
 
 if TYPE_CHECKING:
     from rmq.remoting.endpoint import Endpoint
@@ -161,6 +162,7 @@ class Conn(Outgoing, asyncio.Protocol):
         limits = self._endpoint.limits
         if self.inbound:
             made.set_write_buffer_limits(limits.write_noted, min(limits.write_low, limits.write_noted))
+            reset_when_killed(made)
         else:
             made.set_write_buffer_limits(limits.write_high, limits.write_high // 4)
         self._endpoint.opened(self)
@@ -365,6 +367,7 @@ class Conn(Outgoing, asyncio.Protocol):
             self.read_at = self._endpoint.woken  # until now it was the peer who kept them waiting
 
     def eof_received(self) -> bool | None:
+        end_in_order(self._transport)
         return None  # a half-closed connection is closed, as the Java side does
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -438,6 +441,7 @@ class Conn(Outgoing, asyncio.Protocol):
         if not self.closed:
             self.closed = True
             self.idle_since = self._endpoint.now()
+            end_in_order(self._transport)
             self._ask(self._transport.close)
 
     def leave(self, reason: str) -> None:
@@ -455,6 +459,7 @@ class Conn(Outgoing, asyncio.Protocol):
 
     def _say_farewell(self) -> None:
         carrier = self._transport
+        end_in_order(carrier)
         leave(cast("TlsPipe", carrier).farewell() if self.secure else cast(asyncio.Transport, carrier))
 
     def abort(self, reason: str) -> None:
@@ -464,6 +469,7 @@ class Conn(Outgoing, asyncio.Protocol):
         self.closed = True
         self.frames.clear()
         self.queued = 0
+        end_in_order(self._transport)
         try:
             self._transport.abort()
         except Exception as error:  # it will not tell that the connection is lost

@@ -17,6 +17,7 @@ from rmq.protocol.errors import ConfigError
 from rmq.remoting.peer_names import SharingContext
 from rmq.runtime.aside import logger
 from rmq.runtime.named_file import read_named
+from rmq.runtime.sudden_end import end_in_order
 
 __all__ = ["CLIENT_AUTH", "HANDSHAKE", "Renewed", "ServerTls", "TlsMode", "TlsPipe", "client_context", "server_context"]
 
@@ -284,6 +285,7 @@ class TlsPipe(asyncio.Protocol):
         except ssl.SSLError as error:
             self._push()  # the alert
             self._failed(f"TLS: {error.reason or error}")
+            end_in_order(self._transport)
             self._transport.close()
             return
         if parts:
@@ -348,7 +350,12 @@ class TlsPipe(asyncio.Protocol):
         return self._transport
 
     def abort(self) -> None:
+        end_in_order(self._transport)
         self._transport.abort()
+
+    def get_extra_info(self, name: str) -> object:
+        """What is known of the connection below."""
+        return self._transport.get_extra_info(name)
 
     def is_closing(self) -> bool:
         return self._transport.is_closing()
