@@ -34,7 +34,7 @@ LONGEST = (
     "interop/test_store_exchange.py", "interop/test_store_paths.py", "interop/test_answers.py", "interop/test_pop.py",
     "interop/test_ha_stream.py", "interop/test_consumequeue_ext.py", "interop/test_slaves.py",
     "interop/test_busy_answers.py", "interop/test_filter_data.py", "interop/test_topic_rules.py", "interop/test_lmq.py",
-    "interop/test_delay_exchange.py", "interop/test_parity.py",
+    "interop/test_delay_exchange.py", "interop/test_parity.py", "interop/test_dledger_import.py",
 )  # fmt: skip
 
 #: New objects between two searches for garbage: most tests end with fewer.
