@@ -18,7 +18,7 @@ from rmq.raft.messages import AppendReply, Message, VoteReply, VoteRequest
 from rmq.raft.position import LogsParted
 from tests.support.raft.member import Bugs, SimMember
 
-__all__ = ["Simulation", "Unsafe", "run"]
+__all__ = ["Deaths", "Simulation", "Unsafe", "run"]
 
 #: Seconds of faults, and of quiet after them.
 _FAULTS, _QUIET = 10.0, 12.0
@@ -69,7 +69,7 @@ _DEATHS = (
 class Simulation:
     """A group on a network of its own."""
 
-    def __init__(self, seed: int, bugs: Bugs = Bugs()) -> None:  # noqa: B008
+    def __init__(self, seed: int, bugs: Bugs = Bugs(), deaths: Deaths | None = None) -> None:  # noqa: B008
         self.random = random = Random(seed)
         self.seed = seed
         self.time = 0.0
@@ -100,7 +100,7 @@ class Simulation:
         self.jitter = random.choice((0.002, 0.02, 0.2))
         #: Disks of a majority may be lost, too.
         self.reckless = random.random() < 0.05
-        self.deaths = _DEATHS[seed % len(_DEATHS)]
+        self.deaths = deaths or _DEATHS[seed % len(_DEATHS)]
         if self.deaths.late:
             self.jitter = 0.2
         self.leaders: dict[int, str] = {}
@@ -296,12 +296,13 @@ class Simulation:
             self.check(same, f"seed {self.seed}: {has}, {_QUIET} s after the last fault, and {of_leader}")
 
 
-def run(seed: int, bugs: Bugs = Bugs()) -> Simulation:  # noqa: B008
+def run(seed: int, bugs: Bugs = Bugs(), deaths: Deaths | None = None) -> Simulation:  # noqa: B008
     """One life of a group.
 
+    :param deaths: instead of those that a seed has.
     :raises Unsafe: a promise was broken.
     """
-    sim = Simulation(seed, bugs)
+    sim = Simulation(seed, bugs, deaths)
     random = sim.random
     sim.at(0.5, sim.produce)
     at = 2.0

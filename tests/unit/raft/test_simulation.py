@@ -15,7 +15,7 @@ from rmq.raft.messages import Append, AppendReply, Install, VoteRequest
 from rmq.raft.node import RaftNode
 from rmq.raft.position import LogsParted, Position
 from tests.support.raft.member import Bugs
-from tests.support.raft.simulation import Unsafe, run
+from tests.support.raft.simulation import Deaths, Unsafe, run
 
 _TORTURE = float(os.environ.get("RMQ_TORTURE", "0"))
 #: Lives that one test has.
@@ -79,6 +79,17 @@ def what_is_not_the_same_is_committed(patch: pytest.MonkeyPatch) -> None:
         self._committed(min(commit, self.path.end))
 
     patch.setattr(RaftNode, "_is_same", believing)
+
+
+def what_an_earlier_term_left_is_counted(patch: pytest.MonkeyPatch) -> None:
+    """What a majority has is committed, of whatever term it is (the schedule of Raft's figure 8)."""
+
+    def any_term(self: Leading, stored: Position) -> int:
+        places = (stored if one == self._members.me else self.progress[one].match for one in self._members.voters)
+        ends = sorted((-1 if at is None else at.end for at in places), reverse=True)
+        return ends[self._members.majority - 1]
+
+    patch.setattr(Leading, "committed", any_term)
 
 
 def nobody_is_heard(patch: pytest.MonkeyPatch) -> None:
@@ -145,6 +156,15 @@ def test_a_bug_of_the_node_is_found(
     plant(monkeypatch)
     with pytest.raises((Unsafe, LogsParted)):
         run(seed)
+
+
+def test_what_an_earlier_term_left_is_never_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaders that are gone with what they have sent, and those that come back with it."""
+    deaths = Deaths(at_crown=0.6, at_commit=0.5, late=True, faults=False)
+    run(386, deaths=deaths)
+    what_an_earlier_term_left_is_counted(monkeypatch)
+    with pytest.raises(Unsafe, match="leads in term 4 without what is committed"):
+        run(386, deaths=deaths)
 
 
 @pytest.mark.parametrize(
