@@ -119,6 +119,18 @@ async def test_nothing_is_admitted_while_the_broker_takes_nothing(scene: FrontSc
     assert where(admitted(scene, e="1")) == ("T", 1)
 
 
+@in_front()
+async def test_a_queue_of_which_too_much_waits_takes_nothing_and_others_do(scene: FrontScene) -> None:
+    queue = scene.store.queues.get_or_create("T", 0)
+    scene.store.queues.full[queue] = "its disk is slow"
+    assert refusal(scene) == (14, "queue 0 of topic[T] takes no messages now: its disk is slow; other queues do")
+    assert where(admitted(scene, e="1")) == ("T", 1)
+    waits = scene.store.queues.get_or_create("SCHEDULE_TOPIC_XXXX", 2)
+    scene.store.queues.full[waits] = "its disk is slow"
+    code, remark = refusal(scene, e="1", i=texts(("DELAY", "3")))
+    assert (code, remark[:41]) == (14, "queue 2 of topic[SCHEDULE_TOPIC_XXXX] tak")
+
+
 @in_front(brokerPermission="4")
 async def test_a_broker_without_write_permission_refuses_topics_in_order_only(scene: FrontScene) -> None:
     assert where(admitted(scene)) == ("T", 0)
@@ -214,6 +226,7 @@ async def test_a_message_with_a_delivery_time_waits_and_can_be_recalled(scene: F
     assert ticket.recall_handle
     both = admitted(scene, i=texts(("TIMER_DELAY_SEC", "60"), ("DELAY", "1")))
     assert (where(both)[0], both.recall_handle) == ("SCHEDULE_TOPIC_XXXX", None)
+    assert "TIMER_DELAY_SEC" not in table(both), "it does not wait once more"
 
 
 @in_front()

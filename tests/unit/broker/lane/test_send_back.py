@@ -157,6 +157,7 @@ async def test_what_cannot_be_given_back_is_refused_with_its_reason(scene: Front
     offset = back.store()
     code, remark = await back.refused(offset, group="None")
     assert (code, remark[:35]) == (26, "subscription group not exist, None ")
+    assert (await back.refused(offset, group="CID_RMQ_SYS_TRANS"))[0] == 16
     for wrong in (-1, offset + 1, scene.store.log.end, 1 << 40):
         assert await back.refused(wrong) == (1, f"look message by offset failed, {wrong}")
     scene.tables.topics.put(TopicConfig("%RETRY%G", 1, 1, 4))

@@ -106,6 +106,17 @@ async def test_each_connection_gets_its_answers_in_one_piece(scene: FrontScene) 
     ]
 
 
+@in_front(recallMessageEnable="true")
+async def test_the_answer_to_a_message_that_waits_for_its_time_says_how_it_is_recalled(scene: FrontScene) -> None:
+    waits = slow(b"a", i="TIMER_DELAY_SEC\x0160\x02UNIQ_KEY\x01" + "u" * 32)
+    line = scene.line()
+    line.came(waits, slow(b"b"), send(body=b"c"))
+    scene.tick(line)
+    await asyncio.sleep(1)  # the topic of those that wait is in its file
+    told = {answer.opaque: (answer.code, "recallHandle" in (answer.ext or {})) for answer in line.answers()}
+    assert told == {1: (0, True), 2: (0, False), 3: (0, False)}
+
+
 @in_front()
 async def test_oneway_sends_are_stored_and_not_answered(scene: FrontScene) -> None:
     assert scene.ask(send(oneway=True)) == []

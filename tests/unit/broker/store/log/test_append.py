@@ -151,3 +151,14 @@ def test_a_batch_stays_together(count: int) -> None:
     assert [len(piece) for piece in packed.pieces] == [0, 800]
     with pytest.raises(RecordTooLarge, match="fits in no commit-log file"):
         pack([put(queue, bytes(FILE // count))] * count, at(FIXED + 500), 1, together=True)
+
+
+@pytest.mark.parametrize("left", [8, 7])
+def test_a_batch_fills_a_file_to_the_last_byte_but_eight(left: int) -> None:
+    queue = Queue("T", 0)
+    batch = [put(queue, bytes(200)), put(queue, bytes(FILE - left - 2 * FIXED - 200))]
+    if left < 8:
+        with pytest.raises(RecordTooLarge):
+            pack(batch, at(500), 1, together=True)
+    else:
+        assert places(pack(batch, at(500), 1, together=True)) == [FILE, FILE + FIXED + 200]
