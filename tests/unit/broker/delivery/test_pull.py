@@ -442,6 +442,24 @@ async def test_a_woken_pull_whose_peer_does_not_read_is_answered_once_when_he_do
 
 
 @in_front()
+async def test_a_woken_pull_that_has_to_read_the_disk_is_answered_when_it_has(scene: FrontScene) -> None:
+    reader, line = scene.delivery._reader, scene.line()
+    real = reader.scan
+
+    def scan(*args: Any) -> Any:
+        yield asyncio.sleep(1)
+        return (yield from real(*args))
+
+    take(scene, line, hold_ms=HOLD)
+    reader.scan = scan  # type: ignore[method-assign, assignment]
+    filled(scene, b"<a>")
+    await asyncio.sleep(0.5)
+    assert (line.sent, scene.delivery.holds.count) == ([], 0)
+    await asyncio.sleep(1)
+    assert [offsets(answer) for answer in line.answers()] == [(0, 1, 0, 1)]
+
+
+@in_front()
 async def test_pulls_beyond_those_that_may_wait_for_room_are_refused(scene: FrontScene) -> None:
     line = scene.line()
     line.waiting, line.most_waiting = [], 1

@@ -11,10 +11,11 @@ from rmq.broker.store.log.gate import Gate
 from rmq.protocol import batch, properties
 from rmq.protocol.bodies.group import SubscriptionGroupConfig
 from rmq.protocol.bodies.topic import TopicConfig
-from rmq.protocol.errors import ResponseError
+from rmq.protocol.errors import AuthError, ResponseError
 from rmq.protocol.headers.send import SendMessageV2Request
+from rmq.protocol.permissions import publish_topic
 from tests.support.raw_peer import send
-from tests.support.scenes.front import FrontScene, Line, as_conn, in_front
+from tests.support.scenes.front import Allowing, FrontScene, Line, as_conn, in_front
 from tests.support.scenes.store import HOST
 
 HOST_V6 = bytes(15) + b"\x01" + (10911).to_bytes(4, "big")
@@ -147,6 +148,22 @@ async def test_who_has_topics_made_without_end_is_refused(scene: FrontScene) -> 
     assert where(admitted(scene, b="New1", c="TBW102"))[0] == "New1"
     scene.settings.max_new_topics_per_hour = 0
     assert where(admitted(scene, b="New3", c="TBW102"))[0] == "New3"
+
+
+@in_front(enableMultiDispatch="true", enableLmq="true", maxLmqConsumeQueueNum="1")
+async def test_queues_that_a_message_names_are_its_senders_and_not_too_many(scene: FrontScene) -> None:
+    grant = Allowing()
+    header = send(props="INNER_MULTI_DISPATCH\x01%LMQ%a,T").header(SendMessageV2Request)
+    scene.front.admission.admit(as_conn(scene.line()), header, b"x", NEW, grant)
+    assert {need for asked in grant.asked for need in asked} >= {publish_topic("%LMQ%a"), publish_topic("T")}
+    grant.refuses = True
+    with pytest.raises(AuthError):
+        scene.front.admission.admit(as_conn(scene.line()), header, b"x", NEW, grant)
+    one, two = (texts(("INNER_MULTI_DISPATCH", f"%LMQ%{name}")) for name in "ab")
+    assert scene.ask(send(props=one))[0].code == 0
+    assert scene.ask(send(props=one))[0].code == 0
+    code, remark = refusal(scene, i=two)
+    assert (code, "exceed maxLmqConsumeQueueNum" in remark) == (1, True)
 
 
 @in_front(rejectTransactionMessage="true")

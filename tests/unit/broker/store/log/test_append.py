@@ -130,6 +130,7 @@ def test_a_record_fills_a_file_to_the_last_byte_but_eight(others: int) -> None:
     small = [put(queue, b"")] * others
     packed = pack([put(queue, bytes(FILE - 8 - FIXED)), *small], at(), 1)
     assert len(packed.pieces[0]) == FILE - 8
+    assert places(pack([put(queue, bytes(FILE - 8 - FIXED)), *small], at(500), 1))[0] == FILE
     with pytest.raises(RecordTooLarge, match="no commit-log file of 1000"):
         pack([put(queue, bytes(FILE - 8 - FIXED + 1)), *small], at(), 1)
 
@@ -149,6 +150,8 @@ def test_a_batch_stays_together(count: int) -> None:
     packed = pack([put(queue, bytes(size - FIXED))] * count, at(FIXED + 500), 1, together=True)
     assert places(packed) == [FILE + n * size for n in range(count)]
     assert [len(piece) for piece in packed.pieces] == [0, 800]
+    fits = pack([put(queue, bytes(size - FIXED))] * count, at(FILE - 808), 1, together=True)
+    assert places(fits) == [FILE - 808 + n * size for n in range(count)]
     with pytest.raises(RecordTooLarge, match="fits in no commit-log file"):
         pack([put(queue, bytes(FILE // count))] * count, at(FIXED + 500), 1, together=True)
 
