@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rmq.protocol.names import is_retry_topic
 from rmq.protocol.tags import string_hash
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class LaneTable:
         lane = self._lanes.get(topic)
         if lane is None:
             plain = (
-                not topic.startswith("%RETRY%")
+                not is_retry_topic(topic)
                 and config.topic_filter_type == "SINGLE_TAG"
                 and len(topic) <= 127
                 and not self._topics.refuses_send(topic)

@@ -26,7 +26,7 @@ PARTS = (
     "metadata.close", "metadata._offsets_file.close", "topics.file.close", "_peers.close", "_client.close",
     "observer.stop",
 )  # fmt: skip
-#: What is told of itself by its parts, here or in the store's, or has none: ports are let go before.
+#: Not broken here: their parts are, and the ports that are kept are let go before.
 OTHERS = (
     "its ports", "the store, as it was found", "the store", "the services of a master", "what they are told of",
 )  # fmt: skip

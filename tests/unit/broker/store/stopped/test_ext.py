@@ -45,11 +45,14 @@ async def damages(root: Path, given: StoreSettings | None = None) -> list[Findin
     return found.findings.damages
 
 
-async def test_units_are_checked(root: Path) -> None:
+@pytest.mark.parametrize("at", [5, 16], ids=["tags code", "store time"])
+async def test_units_are_checked(root: Path, at: int) -> None:
     assert await damages(root) == []
     with (root / FIRST).open("r+b") as file:
-        file.seek(34 * 2 + 5)
-        file.write(b"\xff")
+        file.seek(34 * 2 + at)
+        was = file.read(1)
+        file.seek(34 * 2 + at)
+        file.write(bytes((was[0] ^ 0xFF,)))
     (one,) = await damages(root)
     assert (one.part, one.kind, one.topic, one.queue_id, one.start, one.end) == (
         "consumequeue_ext", "unit", "T", 1, 2, 3,
