@@ -17,6 +17,7 @@ from rmq.protocol.errors import StoreError
 from rmq.runtime.files import RealFiles
 from rmq.runtime.world import World
 from tests.support.golden_store import MANIFEST, golden_settings, state_of, unpack
+from tests.support.scenes.store import opened, put, small
 
 RECORD = next(one for one in MANIFEST["records"] if one["topic"] == "GoldTag" and one["queueOffset"] == 3)
 LAST = MANIFEST["records"][-1]
@@ -237,6 +238,23 @@ async def test_damage_is_found_in_its_place(
         assert one.end == end
     json.dumps(one.as_json())
     assert state_of(root) == before
+
+
+async def test_queue_files_that_are_missing_are_told_once_beside_their_entries(tmp_path: Path) -> None:
+    settings = small(str(tmp_path / "store"))
+    store = await opened(World.real(), settings)
+    for number in range(200):
+        store.append([put(store.queues.get_or_create("T", 0), b"%d" % number)])
+    await store.stop()
+    files = sorted((tmp_path / "store/consumequeue/T/0").iterdir())
+    for file in files[1:3]:
+        file.unlink()
+    async with StoppedStore(World.real(), settings) as stopped:
+        found = (await verify(stopped)).findings.damages
+    assert [(one.part, one.kind, one.path) for one in found if one.kind == "missing"] == [
+        ("consumequeue", "missing", str(files[3]))
+    ]
+    assert [(one.kind, one.start, one.end) for one in found if one.kind != "missing"] == [("entry", 40, 120)]
 
 
 async def test_what_is_no_damage_is_a_note(root: Path) -> None:
