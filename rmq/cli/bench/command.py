@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from rmq.cli.bench.running import Bench
+from rmq.cli.bench.switches import BenchCommand, account_switches, delay_of, send_switches
 from rmq.cli.command import CONTEXT, Commands, quiet_option
 from rmq.cli.messages.options import client_options
 from rmq.cli.messages.reading import find_queues
@@ -43,7 +44,9 @@ def _run_options(function: Any) -> Any:
         click.option("--seconds", type=click.FloatRange(0.1), metavar="S", help="End after S seconds; else Ctrl-C."),
         click.option("-i", "--interval", type=click.FloatRange(0.1), default=10.0, show_default=True, metavar="S",
                      help="The time between two lines."),
+        click.option("--ri", "--reportInterval", "millis", type=click.IntRange(100), hidden=True),
         click.option("--json", "json", is_flag=True, help="The summary as JSON; lines go to standard error."),
+        account_switches,
     )  # fmt: skip
 
 
@@ -94,21 +97,32 @@ def bench() -> None:
     """
 
 
-@bench.command(context_settings=CONTEXT)
+@bench.command(cls=BenchCommand, context_settings=CONTEXT)
 @_run_options
 @_send_options
 @click.option("--delay", type=click.FloatRange(min=0.001), metavar="S", help="Deliver S seconds later.")
-@click.option("-e", "--delay-level", "level", type=click.IntRange(0, 18), default=0, metavar="N", help="A delay level.")
+@click.option(
+    "-e",
+    "--delay-level",
+    "level",
+    type=click.IntRange(0, 18),
+    default=0,
+    metavar="N",
+    help="A delay level.",
+)
 @click.option("--oneway", is_flag=True, help="Wait for no answer.")
 @click.option("--auto-batch", is_flag=True, help="Let the producer join messages that are sent at the same time.")
+@send_switches
 @quiet_option
 @client_options
 def producer(
     topic: str, quantity: int | None, seconds: float | None, interval: float, json: bool, width: int, size: int,
     keys: bool, tags: int, properties: int, trace: bool, delay: float | None, level: int, oneway: bool,
-    auto_batch: bool, client: dict[str, Any],
+    auto_batch: bool, delayed: bool, client: dict[str, Any], **java: Any,
 ) -> int:  # fmt: skip
     """Send messages one by one, many calls at a time."""
+    interval, client = _as_java(interval, client, **java)
+    level = delay_of(delayed, level)
     if delay is not None and level:
         raise click.UsageError("give --delay or --delay-level, not both", click.get_current_context())
     make = _Making(topic, size, keys, tags, properties, delay, level)
@@ -126,7 +140,7 @@ def producer(
     return _run(work)
 
 
-@bench.command(context_settings=CONTEXT)
+@bench.command(cls=BenchCommand, context_settings=CONTEXT)
 @_run_options
 @_send_options
 @click.option("-b", "--batch", type=click.IntRange(1, 10_000), default=16, show_default=True, metavar="N",
@@ -135,9 +149,10 @@ def producer(
 @client_options
 def batch(
     topic: str, quantity: int | None, seconds: float | None, interval: float, json: bool, width: int, size: int,
-    keys: bool, tags: int, properties: int, trace: bool, batch: int, client: dict[str, Any],
+    keys: bool, tags: int, properties: int, trace: bool, batch: int, client: dict[str, Any], **java: Any,
 ) -> int:  # fmt: skip
     """Send batches (Java: batchproducer)."""
+    interval, client = _as_java(interval, client, **java)
     make = _Making(topic, size, keys, tags, properties)
 
     async def work(world: World) -> int:
@@ -152,7 +167,7 @@ def batch(
     return _run(work)
 
 
-@bench.command(context_settings=CONTEXT)
+@bench.command(cls=BenchCommand, context_settings=CONTEXT)
 @_run_options
 @_send_options
 @click.option("--rollback", type=click.FloatRange(0, 1), default=0.0, metavar="SHARE", help="0.1: one of ten.")
@@ -162,9 +177,11 @@ def batch(
 @client_options
 def transaction(
     topic: str, quantity: int | None, seconds: float | None, interval: float, json: bool, width: int, size: int,
-    keys: bool, tags: int, properties: int, trace: bool, rollback: float, unknown: float, client: dict[str, Any],
+    keys: bool, tags: int, properties: int, trace: bool, rollback: float, unknown: float,
+    client: dict[str, Any], **java: Any,
 ) -> int:  # fmt: skip
     """Send in transactions (Java: tproducer)."""
+    interval, client = _as_java(interval, client, **java)
     if rollback + unknown > 1:
         raise click.UsageError("--rollback and --unknown are more than all together", click.get_current_context())
     make = _Making(topic, size, keys, tags, properties)
@@ -192,7 +209,7 @@ def transaction(
     return _run(work)
 
 
-@bench.command(context_settings=CONTEXT)
+@bench.command(cls=BenchCommand, context_settings=CONTEXT)
 @_run_options
 @click.option("-g", "--group", default="benchmark_consumer", show_default=True, metavar="NAME")
 @click.option("--tags", "expression", metavar="TEXT", help="Tags: A, or A || B.")
@@ -203,12 +220,13 @@ def transaction(
 @client_options
 def consumer(
     topic: str, quantity: int | None, seconds: float | None, interval: float, json: bool, group: str,
-    expression: str | None, sql: str | None, fails: float, client: dict[str, Any],
+    expression: str | None, sql: str | None, fails: float, client: dict[str, Any], **java: Any,
 ) -> int:  # fmt: skip
     """Consume as a member of a group: how much comes, and how long after it was sent and stored.
 
     The times are by the clocks of three machines: the sender's, the broker's and this one's.
     """
+    interval, client = _as_java(interval, client, **java)
     if expression is not None and sql is not None:
         raise click.UsageError("give --tags or --sql, not both", click.get_current_context())
     turns = itertools.count()
@@ -231,6 +249,18 @@ def consumer(
             return await run.run()
 
     return _run(work)
+
+
+def _as_java(
+    interval: float, client: dict[str, Any], millis: int | None, access_key: str | None, secret_key: str | None
+) -> tuple[float, dict[str, Any]]:
+    """The interval and the client's arguments as switches of Java's scripts say them."""
+    if (access_key is None) != (secret_key is None):
+        raise click.UsageError("-ak and -sk are an account together", click.get_current_context())
+    if access_key is not None:
+        rest = {name: value for name, value in client.items() if name != "credentials_file"}
+        client = {**rest, "access_key": access_key, "secret_key": secret_key}
+    return interval if millis is None else millis / 1000, client
 
 
 def _run(work: Callable[[World], Any]) -> int:
