@@ -1,4 +1,4 @@
-"""The switches of Java's benchmark scripts: ``-threadCount 8``, ``-k true``, ``-ak NAME -sk SECRET``, ``-ri MILLISECONDS``.
+"""The switches of Java's benchmark scripts: ``-threadCount 8``, ``-k true``, ``-ak NAME -sk SECRET``, ``-ri 500``.
 
 What Java's tools take as ``true`` or ``false`` is a flag here; the word behind it is taken, too.
 """
