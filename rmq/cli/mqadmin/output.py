@@ -36,6 +36,8 @@ FORMS = ("classic", "table", "json", "yaml", "csv", "ndjson")
 _JSON = orjson.OPT_NON_STR_KEYS
 #: Names in one line; the others are counted.
 _NAMED = 16
+#: Reasons that are told of, a line each.
+_REASONS = 16
 
 Rows = list[dict[str, Any]]
 Lines = Callable[[], Iterable[str]]
@@ -102,10 +104,13 @@ class Output:
         names: dict[str, list[str]] = {}
         for name in sorted(self.missing):
             names.setdefault(self.missing[name], []).append(name)
-        for why, some in names.items():
+        for why, some in [*names.items()][:_REASONS]:
             more = f" and {len(some) - _NAMED} more" if len(some) > _NAMED else ""
             verb = "is" if len(some) == 1 else "are"
             _name(f"{', '.join(some[:_NAMED])}{more} {verb} missing here: {why}")
+        if len(names) > _REASONS:
+            rest = sum(len(some) for some in [*names.values()][_REASONS:])
+            _name(f"{rest} more are missing here: -o json names them")
 
     # -- what there is ------------------------------------------------------------------------------------------------
 

@@ -117,3 +117,13 @@ def test_no_option_of_all_commands_takes_the_place_of_one_of_its_own(name: str) 
     assert len(names) == len(set(names))
     words = [word for one in command.params for word in (*one.opts, *one.secondary_opts)]
     assert len(words) == len(set(words))
+
+
+def test_many_reasons_are_counted_from_the_sixteenth_on(capsys: pytest.CaptureFixture[str]) -> None:
+    out = Output("classic")
+    for number in range(20):
+        out.failed(f"broker-{number:02}", f"it was at 10.0.0.{number}:10911")
+    assert out.rows([], list) == 4
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 17
+    assert lines[-1] == "mqadmin: 4 more are missing here: -o json names them"
