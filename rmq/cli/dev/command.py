@@ -14,6 +14,7 @@ import click
 
 from rmq.cli.command import CONTEXT, FAILED, Commands, Refused
 from rmq.cli.dev.place import Place
+from rmq.protocol.errors import ConfigError
 
 __all__ = ["dev"]
 
@@ -96,6 +97,8 @@ def dev(
     logging_ = logs.configure(logging_rules(), folder=os.path.join(place.folder, "logs"), daemon="dev")
     try:
         return loop.run(Dev(port, place, demo, masters, slaves, topics, members).run())
+    except ConfigError as error:  # a port that is taken: the command line is as it should be
+        raise click.ClickException(str(error)) from None
     finally:
         logging_.stop()
 

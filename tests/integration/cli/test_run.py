@@ -109,7 +109,7 @@ def test_a_file_that_changes_starts_it_anew(cluster: BlockingCluster, folder: Pa
     [
         (["nowhere"], "rmq: the application is 'nowhere:app', and nowhere cannot be imported", 2),
         (["shop:nothing"], "there is no nothing in", 2),
-        (["shop", "--health", "x"], "'x' is no address", 1),
+        (["shop", "--health", "x"], "'x' is no address", 2),
         (["shop", "--folder", "/nowhere"], "there is no such folder", 2),
         (["shop", "--log-level", "LOUD"], "'LOUD' is not one of 'DEBUG', 'INFO'", 2),
         (["nowhere", "--workers", "2"], "nowhere cannot be imported", 2),
