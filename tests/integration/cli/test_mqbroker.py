@@ -90,7 +90,7 @@ async def test_a_taken_port_is_one_line(tmp_path: Path) -> None:
 
 def planted(folder: Path, text: str) -> dict[str, str]:
     """A broker whose process runs this before anything else."""
-    (folder / "sitecustomize.py").write_text(f"def fails(*_):\n    raise RuntimeError('planted')\n{text}\n")
+    (folder / "sitecustomize.py").write_text(f"def fails(*_, **__):\n    raise RuntimeError('planted')\n{text}\n")
     return variables(folder, PYTHONPATH=f"{folder}:{ROOT}")
 
 
