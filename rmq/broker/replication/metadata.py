@@ -1,8 +1,8 @@
 """What a slave asks its master for besides the log: tables, and how far groups and deliveries are.
 
 Tables (topics, groups, modes of consumption) are taken over as they are whenever they differ. Progress (offsets of
-groups, of timers, of delayed messages) is taken over once the log here has everything that the master had when it told
-it: whoever goes on from it, here or as the next master, finds the messages that it speaks of, and those that were
+groups, of timers, of delayed messages) is taken over once the queues here have everything that the master had when it
+told it: whoever goes on from it, here or as the next master, finds the messages that it speaks of, and those that were
 written because of it (delivered late, given back, popped).
 
 Each table is asked for, judged and kept by itself: one that cannot be had keeps what it holds, and none waits for it.
@@ -114,6 +114,7 @@ class MetadataSync:
         self._settings = ground.settings
         self._log = ground.store.log
         self._durability = ground.store.durability
+        self._dispatcher = ground.store.dispatcher
         #: In a group, whoever comes next may lead: it knows as much as can be, and of nothing that may be cut away.
         self._in_group = ground.settings.enable_dleger_commit_log
         self._queues = ground.store.queues
@@ -254,8 +255,8 @@ class MetadataSync:
 
     @property
     def _arrived_end(self) -> int:
-        """What is here to stay: a group may take back what it has not committed."""
-        return self._durability.visible if self._in_group else self._log.end
+        """What is in queues, and here to stay: a group may take back what it has not committed."""
+        return self._durability.visible if self._in_group else self._log.end - self._dispatcher.behind
 
     async def _take(self, table: _Table, body: bytes, conn: Conn | None, end: int) -> None:
         same = conn is not None and conn is table.conn

@@ -74,6 +74,24 @@ async def test_what_has_not_changed_is_not_made_anew() -> None:
 
 
 @in_virtual_time
+async def test_progress_waits_for_queues_that_trail_the_log() -> None:
+    async with pair() as scene:
+        await scene.topic("T")
+        await scene.send("T", "a")
+        await rounds(scene)
+        store = scene.slave.store
+        async with store._catch_up.lock:
+            for body in (b"b", b"c"):
+                assert (await scene.ask("master", send("T", body))).code == 0
+            await scene.commit("master", "g", "T", 3)
+            await asyncio.sleep(3 * ROUND)
+            assert store.log.end == scene.master.store.log.end
+            assert offset(scene) == -1
+        await rounds(scene)
+        assert offset(scene) == 3
+
+
+@in_virtual_time
 async def test_progress_waits_until_the_log_has_arrived_that_it_speaks_of() -> None:
     async with pair() as scene:
         await scene.unfollow()
