@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from rmq.broker.raft.peers import Peers
 from rmq.broker.settings import BrokerSettings
 from rmq.config.sources import environment_name
 from rmq.namesrv.settings import NamesrvSettings
@@ -92,7 +93,7 @@ def test_the_number_of_a_pod_says_what_it_is(tmp_path: Path, pod: str, identity:
     assert said["RMQ_BROKER_ROLE"] == role
     assert said["RMQ_BROKER_IP1"] == f"{pod}.broker-a.mq.svc.cluster.local"
     assert set(said) <= variables(BrokerSettings)
-    (settings,) = every("ConfigMap")
+    (settings,) = [one for one in every("ConfigMap") if one["metadata"]["name"] == "broker-a"]
     file = tmp_path / "broker.properties"
     file.write_text(settings["data"]["broker.properties"])
     broker = BrokerSettings.from_sources(file=str(file))
@@ -100,6 +101,33 @@ def test_the_number_of_a_pod_says_what_it_is(tmp_path: Path, pod: str, identity:
     assert {server.split(":")[0].partition(".")[2] for server in broker.namesrv_addr.split(";")} <= names
     assert broker.broker_name == one["metadata"]["name"]
     assert broker.store_path_root_dir in {mount["mountPath"] for mount in container["volumeMounts"]}
+
+
+def test_the_number_of_a_pod_says_which_member_it_is(tmp_path: Path) -> None:
+    (one,) = [one for one in every("StatefulSet") if one["metadata"]["name"] == "group-a"]
+    (settings,) = [one for one in every("ConfigMap") if one["metadata"]["name"] == "group-a"]
+    file = tmp_path / "broker.properties"
+    file.write_text(settings["data"]["broker.properties"])
+    (container,) = one["spec"]["template"]["spec"]["containers"]
+    script = container["args"][0].replace("exec mqbroker -c /etc/rmq/broker.properties", "env")
+    for number in range(one["spec"]["replicas"]):
+        pod = f"group-a-{number}"
+        ran = subprocess.run(
+            [*container["command"], script], env={"HOSTNAME": pod, "NAMESPACE": "mq", "PATH": "/usr/bin:/bin"},
+            capture_output=True, text=True, check=True, timeout=10,
+        )  # fmt: skip
+        said = dict(line.split("=", 1) for line in ran.stdout.splitlines() if line.startswith("RMQ_"))
+        assert set(said) <= variables(BrokerSettings)
+        broker = BrokerSettings.from_sources(file=str(file), env=said)
+        broker.validate()
+        peers = Peers.of(broker)
+        assert peers.at[peers.members.me] == (f"{pod}.group-a", 10912)
+        assert len(peers.at) == one["spec"]["replicas"]
+        assert broker.broker_ip1 == f"{pod}.group-a.mq.svc.cluster.local"
+        assert (broker.broker_name, peers.group) == ("group-a", "group-a")
+    assert one["spec"]["podManagementPolicy"] == "Parallel"
+    (service,) = [one for one in every("Service") if one["metadata"]["name"] == "group-a"]
+    assert service["spec"]["publishNotReadyAddresses"]
 
 
 def test_variables_of_containers_are_settings() -> None:
