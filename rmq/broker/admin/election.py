@@ -144,9 +144,9 @@ class ElectionAdmin:
         driver.transfer(heir)
         while driver.leader != heir:
             await asyncio.sleep(_LOOK)
-            given_up = driver.leads is not None and driver.node is not None and driver.node.heir is None
-            if given_up or clock.monotonic() > until:
+            if (driver.node is not None and driver.node.takes_messages) or clock.monotonic() > until:
                 now = "nobody is known to lead" if driver.leader is None else f"{driver.leader} leads"
                 raise ResponseError(
-                    _C.CONTROLLER_ELECT_MASTER_FAILED, f"{heir} has not taken the lead within {election:g} s; {now}"
+                    _C.CONTROLLER_ELECT_MASTER_FAILED,
+                    f"{heir} has not taken the lead within {election:g} s, and {now}: try again",
                 )
