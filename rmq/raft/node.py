@@ -87,12 +87,17 @@ class RaftNode:
         }
         return max(places, key=lambda one: places[one], default=None)
 
-    def followers(self, now: float) -> dict[str, tuple[Position | None, float]]:
-        """What a leader knows of each other: up to where it has the log, and the seconds since it was heard."""
+    def followers(self, now: float) -> dict[str, tuple[Position | None, float, bool]]:
+        """What a leader knows of each other: up to where it has the log, the seconds since it was heard, and whether it
+        is counted, which one is not that has lost its disk and lacks something still.
+        """
         leading = self._leading
         if leading is None:
             return {}
-        return {one: (progress.match, now - progress.heard) for one, progress in leading.progress.items()}
+        return {
+            one: (progress.match, now - progress.heard, not progress.returning)
+            for one, progress in leading.progress.items()
+        }
 
     @property
     def heir(self) -> str | None:

@@ -107,11 +107,16 @@ class ElectionAdmin:
             raise ResponseError(_C.CONTROLLER_MASTER_STILL_EXIST, f"{heir} leads {peers.group} already")
         if node.heir is not None:
             raise ResponseError(_C.CONTROLLER_ELECT_MASTER_FAILED, f"{node.heir} is being given the lead: look again")
-        match, since = node.followers(self._clock.monotonic())[heir]
+        match, since, counted = node.followers(self._clock.monotonic())[heir]
         if match is None or since > members.election:
             away = "since this one leads" if match is None else f"for {since:.0f} s"
             raise ResponseError(
                 _C.CONTROLLER_BROKER_NOT_ALIVE, f"{heir} was not heard {away}: it is away, and cannot lead"
+            )
+        if not counted:
+            raise ResponseError(
+                _C.CONTROLLER_ELECT_MASTER_FAILED,
+                f"{heir} has lost its disk, and is not counted before it has everything again (haStatus)",
             )
         lacks = self._store.log.end - match.end
         if lacks > members.near:

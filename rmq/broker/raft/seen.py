@@ -37,10 +37,11 @@ def seen(
         if links is not None:
             member.broker, member.trouble = links.brokers.get(one), links.refused_by.get(one)
         if one in followers:
-            match, since = followers[one]
+            match, since, member.counted = followers[one]
             member.heard = int(since * 1000)
             if match is not None:
                 member.end, member.behind = match.end, max(0, end - match.end)
-                member.in_sync = member.behind <= peers.members.near and since <= peers.members.election
+                near = member.behind <= peers.members.near and since <= peers.members.election
+                member.in_sync = near and member.counted
         found.members.append(member)
     return found

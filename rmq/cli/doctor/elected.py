@@ -75,7 +75,7 @@ def _troubles(term: int, told: Mapping[str, GroupInfo]) -> Iterator[Finding]:
 
 def _of_leader(where: str, leader: GroupInfo) -> Iterator[Finding]:
     away = [one for one in leader.members if not one.connected and one.trouble is None]
-    here = len(leader.members) + 1 - sum(not one.connected for one in leader.members)
+    here = 1 + sum(one.connected and one.counted for one in leader.members)
     spare = here - ((len(leader.members) + 1) // 2 + 1)
     for one in away:
         rest = "one more, and nobody leads" if spare == 0 else f"{spare + 1} more, and nobody leads"
@@ -84,6 +84,14 @@ def _of_leader(where: str, leader: GroupInfo) -> Iterator[Finding]:
         if one.trouble is not None:
             yield judged(
                 True, where, f"the member {one.id} does not take it: {one.trouble}", "docs/failover.md has why"
+            )
+        elif one.connected and not one.counted:
+            what = f"the member {one.id} has lost its disk, and is not counted before it has everything again"
+            yield judged(
+                spare <= 0,
+                where,
+                what,
+                "wait, and stop no other member meanwhile: mqadmin haStatus shows how far it is",
             )
         elif one.connected:
             yield from _lag(where, one)

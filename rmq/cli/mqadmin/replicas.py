@@ -111,6 +111,8 @@ def _group(seen: GroupInfo) -> Iterator[str]:
         end, behind = ("-" if value is None else value for value in (one.end, one.behind))
         yes = "true" if one.connected else "false"
         yield (columns(one.id, one.addr, one.broker or "-", yes, end, behind, heard))
+        if not one.counted:
+            yield (f"{'':<10} it has lost its disk, and is not counted before it has everything again")
         if one.trouble is not None:
             yield (f"{'':<10} {plain(one.trouble)}")
 

@@ -50,6 +50,8 @@ class GroupMember(Body):
     #: A leader's: whether it could lead next; up to where it has the log, bytes that it lacks, and milliseconds since
     #: it was heard.
     in_sync: bool = member("inSync", default=False)
+    #: A leader's: False of one that has lost its disk, until it has everything again.
+    counted: bool = member("counted", default=True)
     end: int | None = member("end", default=None)
     behind: int | None = member("behind", default=None)
     heard: int | None = member("heardMillis", default=None)

@@ -205,6 +205,8 @@ REST = (seen("n1"), seen("n2"))
         ([seen("n0", "leader", UP[0], other("n2")), *REST], True, "has not said yet how far its log goes"),
         ([seen("n0", "leader", UP[0], replace(AWAY, trouble="no")), *REST], True,
          "the member n2 does not take it: no"),
+        ([seen("n0", "leader", UP[0], replace(UP[1], counted=False)), *REST], True,
+         "the member n2 has lost its disk, and is not counted before it has everything again"),
         ([seen("n0", "leader", *UP, preferred="n2"), *REST], False,
          "n0 leads, and n2 is the preferredLeaderId"),
         ([seen("n0", leader=None, trouble="the group has no leader")], True,

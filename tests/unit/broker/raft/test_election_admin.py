@@ -145,6 +145,29 @@ async def test_who_lacks_much_of_the_log_does_not_lead() -> None:
 
 
 @in_virtual_time
+async def test_who_has_lost_its_disk_does_not_lead_before_it_has_everything() -> None:
+    async with GroupCluster(seed=8) as cluster, AdminClient(namesrv=cluster.namesrv_addr) as admin:
+        leader = await cluster.led_by()
+        wiped = next(name for name in cluster.names if name != leader)
+        async with Producer("p", namesrv=cluster.namesrv_addr) as producer:
+            for _ in range(40):
+                await producer.send(Message("Topic", Random(1).randbytes(100_000)))
+        await cluster.kill(wiped, disk=True)
+        cluster.slow = 0.2
+        await cluster.begin(wiped)
+        node = cluster.driver(leader).node
+        assert node is not None
+        await eventually(lambda: not node.followers(0)[wiped][2], 30)
+        code, text = await refused(admin, number(wiped))
+        assert code == ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
+        assert f"{wiped} has lost its disk, and is not counted before it has everything again" in text
+        seen = (await admin.broker_ha_status(address(cluster, leader))).group
+        assert seen is not None
+        assert {one.id: one.counted for one in seen.members if one.id == wiped} == {wiped: False}
+        await eventually(lambda: node.followers(0)[wiped][2], 60)
+
+
+@in_virtual_time
 async def test_a_plain_broker_has_nothing_to_give() -> None:
     cluster = GroupCluster(seed=5)
     cluster.waits = True
