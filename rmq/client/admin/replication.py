@@ -50,13 +50,20 @@ class Replication(Asking):
         )
 
     async def elect_master(
-        self, broker_name: str, broker_id: int, cluster: str | None = None, controller_addr: str | None = None
+        self,
+        broker_name: str,
+        broker_id: int,
+        cluster: str | None = None,
+        controller_addr: str | None = None,
+        *,
+        timeout: float = 15.0,
     ) -> Elected:
         """Have a member of a group lead it, instead of the one that does (electMaster of 5.x).
 
         :param broker_id: the one that the member has while it follows: the number of its ``dLegerSelfId`` and one.
         :param cluster: refused where the group is of another one.
         :param controller_addr: a member to ask who leads; else those that the name server knows.
+        :param timeout: seconds; the group itself gives up after three times ``raftElectionTimeout``.
         :raises NotFound: there is no such group, or nobody in it knows who leads.
         :raises ResponseError: the member cannot lead, or has not taken the lead.
         """
@@ -64,7 +71,7 @@ class Replication(Asking):
         header = ElectMasterRequest(
             broker_id=broker_id, cluster_name=cluster, broker_name=broker_name, designate_elect=True
         )
-        reply = await self._client.call(leader.address, RequestCode.CONTROLLER_ELECT_MASTER, header)
+        reply = await self._client.call(leader.address, RequestCode.CONTROLLER_ELECT_MASTER, header, timeout=timeout)
         answer = reply.header(ElectMasterResponse)
         members = BrokerMemberGroup.decode(reply.body) if reply.body else BrokerMemberGroup()
         brokers = dict(sorted(members.broker_addrs.items()))

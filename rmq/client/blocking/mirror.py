@@ -844,17 +844,24 @@ class AdminClientMirror(Lookups[AioAdminClient]):
         return self._run(self._alive().broker_ha_status_of(broker_addrs))
 
     def elect_master(
-        self, broker_name: str, broker_id: int, cluster: str | None = None, controller_addr: str | None = None
+        self,
+        broker_name: str,
+        broker_id: int,
+        cluster: str | None = None,
+        controller_addr: str | None = None,
+        *,
+        timeout: float = 15.0,
     ) -> Elected:
         """Have a member of a group lead it, instead of the one that does (electMaster of 5.x).
 
         :param broker_id: the one that the member has while it follows: the number of its ``dLegerSelfId`` and one.
         :param cluster: refused where the group is of another one.
         :param controller_addr: a member to ask who leads; else those that the name server knows.
+        :param timeout: seconds; the group itself gives up after three times ``raftElectionTimeout``.
         :raises NotFound: there is no such group, or nobody in it knows who leads.
         :raises ResponseError: the member cannot lead, or has not taken the lead.
         """
-        return self._run(self._alive().elect_master(broker_name, broker_id, cluster, controller_addr))
+        return self._run(self._alive().elect_master(broker_name, broker_id, cluster, controller_addr, timeout=timeout))
 
     def group_leader(self, broker_name: str, controller_addr: str | None = None) -> GroupLeader:
         """Whom the members of a group call their leader.

@@ -128,6 +128,20 @@ async def test_who_cannot_lead() -> None:
 
 
 @in_virtual_time
+async def test_a_slow_group_is_waited_for() -> None:
+    """Its elections take longer than other requests may."""
+    async with GroupCluster(seed=9, settings={"raftElectionTimeout": "4000"}) as cluster:
+        leader = await cluster.led_by()
+        heir = next(name for name in cluster.names if name != leader)
+        await asyncio.sleep(10)
+        async with AdminClient(namesrv=cluster.namesrv_addr, mq_client_api_timeout=2.5) as admin:
+            await admin.group_leader("group")
+            cluster.simulation.net.cut(cluster.addresses[leader], cluster.addresses[heir])
+            code, text = await refused(admin, number(heir))
+        assert (code, f"{heir} has not taken the lead within 4 s" in text) == (2012, True)
+
+
+@in_virtual_time
 async def test_who_lacks_much_of_the_log_does_not_lead() -> None:
     async with GroupCluster(seed=4) as cluster, AdminClient(namesrv=cluster.namesrv_addr) as admin:
         leader = await cluster.led_by()
