@@ -221,7 +221,7 @@ CHANGES: dict[str, Change] = {
         lambda words: f"delete the account {words['access_key']} at {_list(words['broker_addrs'])}", _at_brokers
     ),
     "elect_master": Change(
-        lambda words: f"have the member {words['broker_id']} of {words['broker_name']} lead it", _elected
+        lambda words: f"have the member with the broker id {words['broker_id']} lead {words['broker_name']}", _elected
     ),
     "update_global_white_addrs": Change(
         lambda words: f"set the white list to {words['addresses']} at {_list(words['broker_addrs'])}", _at_brokers
