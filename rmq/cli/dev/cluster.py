@@ -142,9 +142,10 @@ class Dev:
         for name in await members.stop():
             say(f"== {name} did not end")
 
-    def _taken(self, error: ConfigError) -> ConfigError:
+    def _taken(self, error: ConfigError) -> RMQError:
+        """No mistake of who typed the command: somebody else has the port."""
         other = self.port + 100 if self.port < 60_000 else 9_876
-        return ConfigError(f"{error} (make run PORT={other}, or rmq dev --port {other}, takes other ports)")
+        return RMQError(f"{error} (make run PORT={other}, or rmq dev --port {other}, takes other ports)")
 
     def _namesrv_settings(self) -> NamesrvSettings:
         return NamesrvSettings.from_sources(
