@@ -50,8 +50,8 @@ def _packed(text: str) -> bytes | None:
         return None
 
 
-def message_ids(world: World, settings: ClientSettings) -> Callable[[], str]:
-    """What gives each message its unique id; any thread may call it.
+def message_ids(world: World, settings: ClientSettings) -> Callable[..., str]:
+    """What gives each message its unique id, at the milliseconds it is told or now; any thread may call it.
 
     The seed is random, so that neither a fork nor a container with the same address and pid repeats ids (case B084). A
     forked child, whenever its client was made or started, goes on with a seed of its own.
@@ -65,11 +65,11 @@ def message_ids(world: World, settings: ClientSettings) -> Callable[[], str]:
 
     next_id, pid = begin(), identity.pid
 
-    def make() -> str:
+    def make(at_ms: int | None = None) -> str:
         nonlocal next_id, pid
         if identity.pid != pid:
             next_id = begin()
             pid = identity.pid  # last: other threads of the child come here, too, until it is set
-        return next_id(now_ms())
+        return next_id(now_ms() if at_ms is None else at_ms)
 
     return make

@@ -195,8 +195,9 @@ class Producer(Lookups):
         :raises ResponseError: the broker refused it (the last one tried, when several were).
         :raises TransportError: no broker answered; with RequestTimeout and ConnectionLost it may have been stored.
         """
-        timeout = self._limit(timeout)
-        self._client  # noqa: B018 - raises when not started
+        timeout = self._settings.send_msg_timeout if timeout is None else seconds(timeout)
+        if self._instance is None or self._instance.loop is not asyncio._get_running_loop():
+            self._client  # noqa: B018 - raises when not started, or when it was on another loop
         # Of those that wait below there may be very many: this frame is kept small, in what it names and hands over.
         if queue is not None or selector is not None or not self._sender.plain:
             arg = (message, queue, selector, arg)

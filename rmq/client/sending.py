@@ -127,7 +127,7 @@ class BatchItem(NamedTuple):
 class SendEncoder:
     """Encodes the sends of one producer; any thread may use it.
 
-    :param ids: makes unique ids. :param now_ms: the wall clock.
+    :param ids: makes the unique id of a message of these milliseconds. :param now_ms: the wall clock.
     :param stamp: makes of a message the one that is sent: with what hooks let go along.
     """
 
@@ -135,7 +135,7 @@ class SendEncoder:
         self,
         group: str,
         settings: ProducerSettings,
-        ids: Callable[[], str],
+        ids: Callable[[int], str],
         now_ms: Callable[[], int],
         stamp: Callable[[Message | MessageExt], Message | MessageExt] | None = None,
     ) -> None:
@@ -170,7 +170,8 @@ class SendEncoder:
             body = body_bytes(body)
         if not body or len(body) > self._settings.max_message_size:
             self._refuse_body(body, topic)
-        msg_id = self._next_id()
+        born = self._now_ms()
+        msg_id = self._next_id(born)
         properties = self._property_text(message, msg_id)
         sys_flag = 0
         if len(body) >= self._compress_over:
@@ -184,7 +185,7 @@ class SendEncoder:
             code=310,
             sys_flag=sys_flag,
             flag=plain_number(message.flag),
-            born=self._now_ms(),
+            born=born,
         )
 
     def prepare_half(self, message: Message) -> PreparedSend:
@@ -344,7 +345,7 @@ class SendEncoder:
             body = body_bytes(body)
         if not body or len(body) > self._settings.max_message_size:
             self._refuse_body(body, topic)
-        msg_id = self._next_id()
+        msg_id = self._next_id(self._now_ms())
         parts: list[bytes] = []
         batch.add(parts, message.flag, body, _utf8(self._property_text(message, msg_id), message))
         return BatchItem(message, wire_topic, msg_id, b"".join(parts))

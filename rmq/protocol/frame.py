@@ -28,7 +28,7 @@ from rmq.protocol.errors import FrameError, ProtocolError
 from rmq.protocol.fastjson.reader import Parser
 from rmq.protocol.fastjson.writer import ext_fields
 
-__all__ = ["MAX_FRAME", "MAX_HEADER", "MAX_REMARK", "FrameDecoder", "decode", "encode"]
+__all__ = ["MAX_FRAME", "MAX_HEADER", "MAX_REMARK", "FrameDecoder", "decode", "decode_at", "encode"]
 
 #: Bytes of the largest frame, its length word included (protocol.md 1.1).
 MAX_FRAME = 16_777_216
@@ -86,25 +86,35 @@ def decode(frame: bytes | bytearray | memoryview) -> Command:
     """
     if not isinstance(frame, bytes):
         frame = bytes(frame)
-    if len(frame) < 4:
-        raise FrameError(f"a frame of {len(frame)} bytes: at least 4 are needed")
-    kind = frame[0]
-    end = 4 + int.from_bytes(frame[1:4], "big")
-    if end > len(frame):
-        raise FrameError(f"a header of {end - 4} bytes in a frame of {len(frame)}")
-    if end == 4:
+    return decode_at(frame, 0, len(frame))
+
+
+def decode_at(buffer: bytes, low: int, high: int) -> Command:
+    """:func:`decode` of a frame among others, without a copy of it.
+
+    :param low: where it begins, behind its length word. :param high: where it ends.
+    """
+    if high - low < 4:
+        raise FrameError(f"a frame of {high - low} bytes: at least 4 are needed")
+    word = int.from_bytes(buffer[low : low + 4], "big")
+    kind, size = word >> 24, word & 0xFFFFFF
+    begin = low + 4
+    end = begin + size
+    if end > high:
+        raise FrameError(f"a header of {size} bytes in a frame of {high - low}")
+    if not size:
         raise FrameError("an empty header")
-    header = frame[4:end]
-    body = frame[end:]
+    header = buffer[begin:end]
+    body = buffer[end:high]
     if kind == 0:
         command = _decode_json(header, body)
     elif kind == 1:
         command = _decode_binary(header, body)
     else:
         raise FrameError(f"the serialize type {kind} is unknown")
-    if end - 4 > MAX_HEADER and not command.flag & FLAG_RESPONSE:
+    if size > MAX_HEADER and not command.flag & FLAG_RESPONSE:
         # Whoever serves strangers looks at the size before it reads one (``Limits.header``).
-        raise FrameError(f"a header of {end - 4} bytes: at most {MAX_HEADER} are allowed")
+        raise FrameError(f"a header of {size} bytes: at most {MAX_HEADER} are allowed")
     return command
 
 

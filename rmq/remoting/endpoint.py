@@ -259,7 +259,7 @@ class Endpoint:
     def route_frame(self, conn: Conn, buffer: bytes, low: int, high: int) -> None:
         """Decode one frame and route it: a request to the router, an answer to who waits for it. Never raises."""
         try:
-            command = frame.decode(buffer[low:high])
+            command = frame.decode_at(buffer, low, high)
         except ProtocolError as error:
             conn.malformed(str(error))
             return

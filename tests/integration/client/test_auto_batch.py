@@ -119,7 +119,7 @@ async def test_who_sends_one_by_one_waits_for_nothing_and_a_shutdown_for_all() -
 def accumulator(outcomes: list[Any], sent: list[int], **options: Any) -> Accumulator:
     settings = ProducerSettings.of({"auto_batch": True, **options})  # type: ignore[arg-type]
     ids = iter(range(1000))
-    encoder = SendEncoder("pg", settings, lambda: f"ID{next(ids)}", lambda: 0)
+    encoder = SendEncoder("pg", settings, lambda _: f"ID{next(ids)}", lambda: 0)
 
     async def send(prepared: PreparedSend, queue: MessageQueue | None, seconds: float) -> SendResult:
         count = len(prepared.batch or ())

@@ -56,7 +56,7 @@ class Sends:
         self.known = known
         given = {name: more.pop(name) for name in ("queue", "selector", "arg", "retries") if name in more}
         settings = ProducerSettings.of(more)  # type: ignore[arg-type]
-        encoder = SendEncoder("pg", settings, lambda: "ID", lambda: 0)
+        encoder = SendEncoder("pg", settings, lambda _: "ID", lambda: 0)
         send = encoder.prepare(messages[0]) if len(messages) == 1 else encoder.prepare_batch(messages)
         self.faults = LatencyFault(settings.send_latency_fault_enable)
         self.attempts = Attempts(send, known, self.faults, settings, timeout, **given)

@@ -24,7 +24,7 @@ MESSAGES = [
 
 def frames(**options: object) -> tuple[SendEncoder, SendFrames]:
     settings = ProducerSettings.of(options)
-    return SendEncoder("pg", settings, lambda: "ID", lambda: 1_700_000_000_000), SendFrames("pg", settings)
+    return SendEncoder("pg", settings, lambda _: "ID", lambda: 1_700_000_000_000), SendFrames("pg", settings)
 
 
 @pytest.mark.parametrize("oneway", [False, True])

@@ -91,7 +91,7 @@ def test_a_message_and_settings_hold_plain_values() -> None:
 
 
 def test_what_a_message_is_changed_to_is_sent_plain() -> None:
-    encoder = SendEncoder("g", ProducerSettings(), lambda: "0" * 32, lambda: 0)
+    encoder = SendEncoder("g", ProducerSettings(), lambda _: "0" * 32, lambda: 0)
     message = Message("T", b"x", properties={"own": "1"})
     message.topic, message.tags, message.keys = Names.ORDERS, Names.TAG, Names.TAG
     message.body, message.flag = Bytes(b"y"), Numbers.TWO

@@ -28,7 +28,7 @@ QUEUE = MessageQueue("T", "broker-a", 3)
 
 def encoder(**options: object) -> SendEncoder:
     numbers = itertools.count()
-    return SendEncoder("pg", ProducerSettings.of(options), lambda: f"ID{next(numbers)}", lambda: 1_700_000_000_000)
+    return SendEncoder("pg", ProducerSettings.of(options), lambda _: f"ID{next(numbers)}", lambda: 1_700_000_000_000)
 
 
 def sent(made: SendEncoder, message: Message | list[Message], **how: bool) -> tuple[Command, SendMessageV2Request]:
@@ -186,7 +186,7 @@ def test_split_fills_batches_up_to_the_byte() -> None:
         # As the encoder counts: ids here are shorter than real ones, so sizes are taken from the splitter itself.
         size = sum(made.item_size(message) for message in part)
         assert size <= 20_000 < size + made.item_size(following[0])
-    real = SendEncoder("pg", ProducerSettings.of({"max_message_size": 20_000}), lambda: "0" * 32, lambda: 0)
+    real = SendEncoder("pg", ProducerSettings.of({"max_message_size": 20_000}), lambda _: "0" * 32, lambda: 0)
     assert all(len(real.prepare_batch(part).body) <= 20_000 for part in parts)
     with pytest.raises(ClientError, match="alone takes"):
         list(made.split([big]))
