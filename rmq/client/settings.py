@@ -16,6 +16,7 @@ from typing import Any, Self, TypedDict, TypeVar
 
 from rmq.client.allocate import AllocateMessageQueueStrategy, allocation_strategy
 from rmq.client.checks import check_flag, check_topic, check_word, seconds
+from rmq.client.foreign import looks_like_milliseconds, meant
 from rmq.client.hooks import Hook
 from rmq.client.message import MessageQueue
 from rmq.client.namespace import Namespace, namespace_of
@@ -25,6 +26,7 @@ from rmq.client.tls import check_tls
 from rmq.protocol.errors import ClientError, UnknownOption, WrongType
 from rmq.protocol.frame import MAX_FRAME
 from rmq.protocol.plain import plain
+from rmq.runtime.aside import logger
 
 __all__ = [
     "AccessChannel",
@@ -50,6 +52,8 @@ __all__ = [
     "TransactionProducerSettings",
     "lists_options",
 ]
+
+log = logger(__name__)
 
 Duration = float | timedelta
 #: Of these 0 is a loop without a pause, or a call that cannot end well; the least is Java's, a millisecond.
@@ -347,12 +351,13 @@ class ClientSettings:
         known = {field.name: field for field in fields(cls)}
         for name in options:
             if name not in known:
-                import difflib
-
-                near = difflib.get_close_matches(name, known, 1)
-                raise UnknownOption(f"no setting {name!r}" + (f": did you mean {near[0]}?" if near else ""))
+                near = meant(name, known)
+                raise UnknownOption(f"no setting {name!r}" + (f": did you mean {near}?" if near else ""))
         made = cls(**options)
         for name, one in known.items():
+            if name in options and looks_like_milliseconds(options[name], one.default):
+                text = "%s is %g s: durations are seconds here, and not Java's milliseconds"
+                log.warning(text, name, options[name])
             setattr(made, name, _value(str(one.type), getattr(made, name), name))
         made.check()
         return made

@@ -37,6 +37,7 @@ def crosses(cls: type[T]) -> type[T]:
 
 def _crossing(method: Callable[..., Any], taken: dict[str, _Taken]) -> Callable[..., Any]:
     in_order = list(taken.items())
+    method.__qualname__ = method.__qualname__.replace("Mirror.", ".")  # as Python's own errors name it
 
     @functools.wraps(method)
     def call(self: object, *given: object, **named: object) -> Any:

@@ -79,6 +79,8 @@ class LitePullConsumer(Consumer):
         self._delivery: Delivery | None = None
         self._polled: PollService | None = None
         self._options = options
+        #: Whoever asks in vain was told why.
+        self._told = False
 
     def _renew(self) -> LitePullConsumer:
         """The same consumer, not started: for a forked child."""
@@ -213,6 +215,11 @@ class LitePullConsumer(Consumer):
     def _messages(self) -> PollService:
         self._client  # noqa: B018 - raises when not started
         assert self._polled is not None
+        if self._chosen is None and not self._subscriptions.table and not self._told:
+            self._told = True
+            log.warning(
+                "the consumer %s is asked for messages, and reads none: use subscribe() or assign()", self.group
+            )
         return self._polled
 
     def pause(self, queues: Collection[MessageQueue]) -> None:

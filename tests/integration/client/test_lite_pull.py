@@ -376,6 +376,15 @@ async def test_broadcasting_members_read_everything_each() -> None:
 
 
 @in_virtual_time
+async def test_who_asks_a_consumer_that_reads_nothing_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    async with scene() as s, s.lite() as consumer:
+        for _ in range(2):
+            assert await consumer.poll(1) == []
+        text = "the consumer g is asked for messages, and reads none: use subscribe() or assign()"
+        assert [record.getMessage() for record in caplog.records if "reads none" in record.getMessage()] == [text]
+
+
+@in_virtual_time
 async def test_names_stay_within_a_namespace() -> None:
     async with scene() as s:
         consumer = s.lite(namespace="shop", allow_mixed_subscriptions=True)

@@ -12,7 +12,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from rmq.client.blocking import mirror
+from rmq.client.blocking import LitePullConsumer, mirror
 from rmq.client.blocking.crossing import plain_message
 from rmq.client.message import Message, MessageExt, MessageQueue
 from rmq.client.sending import SendEncoder
@@ -103,6 +103,14 @@ def test_what_a_message_is_changed_to_is_sent_plain() -> None:
     message.properties = {Names("TagA"): ""}
     with pytest.raises(ClientError, match="texts that are not empty"):
         encoder.prepare(message)
+
+
+def test_python_names_the_class_that_users_know() -> None:
+    consumer = LitePullConsumer("g", namesrv="127.0.0.1:1")
+    with pytest.raises(
+        TypeError, match=r"^LitePullConsumer\.poll\(\) got an unexpected keyword argument 'timeout_ms'$"
+    ):
+        consumer.poll(timeout_ms=5)  # type: ignore[call-arg]
 
 
 def _odd(annotation: str) -> Any:

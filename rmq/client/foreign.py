@@ -1,0 +1,46 @@
+"""Names and units that users bring along from other clients: what of ours an unknown keyword may mean, and durations
+that look like Java's milliseconds.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection
+
+__all__ = ["looks_like_milliseconds", "meant"]
+
+#: Of clients for Kafka, of rocketmq-client-python, of Spring and of Java where ours are called otherwise.
+_WORDS_OF_OTHERS = {
+    "compress_msg_body_over_howmuch": "compress_msg_body_over", "vip_channel_enabled": "vip_channel",
+    "auto_offset_reset": "consume_from_where", "bootstrap_servers": "namesrv", "name_server": "namesrv",
+    "name_server_address": "namesrv", "nameserver": "namesrv", "enable_auto_commit": "auto_commit",
+    "max_poll_records": "pull_batch_size", "use_tls": "tls",
+    "thread_count": "consume_thread_max", "consume_thread_number": "consume_thread_max",
+    "message_batch_max_size": "consume_message_batch_max_size", "retries": "retry_times_when_send_failed",
+    "request_timeout": "send_msg_timeout", "linger_ms": "batch_max_delay", "batch_size": "batch_max_bytes",
+    "compression_type": "compress_type", "client_id": "instance_name",
+}  # fmt: skip
+_WORDS = {name.replace("_", ""): here for name, here in _WORDS_OF_OTHERS.items()}
+#: What Java's names have behind ours.
+_UNITS = ("timemillis", "millis", "ms")
+#: A setting that is a minute at most by default and is given as so many seconds was meant in milliseconds.
+_SHORT, _LONG = 60.0, 1_000.0
+
+
+def meant(name: str, known: Collection[str]) -> str | None:
+    """The setting of ours that somebody may mean: as Java spells it, as other clients call it, or the nearest one."""
+    plain = {one.replace("_", ""): one for one in known}
+    spelt = name.lower().replace("_", "")
+    for unit in ("", *_UNITS):
+        if spelt.endswith(unit) and (found := plain.get(spelt.removesuffix(unit))) is not None:
+            return found
+    if (word := _WORDS.get(spelt)) in known:
+        return word
+    return next(iter(difflib.get_close_matches(name, known, 1)), None)
+
+
+def looks_like_milliseconds(given: object, default: object) -> bool:
+    """Whether a number of seconds was meant in Java's unit, by what the setting is without it."""
+    if isinstance(given, bool) or not isinstance(given, (int, float)) or not isinstance(default, float):
+        return False
+    return given >= _LONG and 0 < default <= _SHORT
