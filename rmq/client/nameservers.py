@@ -14,6 +14,7 @@ from rmq.protocol.codes import RequestCode, ResponseCode, version_name
 from rmq.protocol.command import VERSION, Command
 from rmq.protocol.errors import ClientError, ConfigError, ConnectFailed, ResponseError, TransportError
 from rmq.protocol.headers.namesrv import GetRouteInfoRequest
+from rmq.protocol.names import MASTER_ID
 from rmq.remoting.client import RemotingClient
 from rmq.runtime import patience
 from rmq.runtime.aside import logger
@@ -26,6 +27,8 @@ log = logger(__name__)
 #: Seconds that a name's resolution may take, and the addresses of one that are asked at most.
 _RESOLVE_SECONDS = 3.0
 _MOST_RESOLVED = 16
+#: Seconds for which a broker that could not be connected to counts as one that is not there.
+_LATELY = 30.0
 
 
 def parse_addresses(text: str) -> list[str]:
@@ -155,20 +158,24 @@ class NameServers:
                 raise ConnectFailed(f"the address server {url} gave no name servers: {error}") from error
             log.warning("the address server %s did not answer: %s", url, error)
 
-    async def request(self, command: Command, timeout: float, *, doubted: Doubt | None = None) -> Command:
+    async def request(
+        self, command: Command, timeout: float, *, doubted: Doubt | None = None, unknown: Doubt | None = None
+    ) -> Command:
         """Ask the servers in turn until one answers; each but the last gets a share of the time (field case B088).
 
         :param timeout: seconds for all of them together.
         :param doubted: whether an answer is believed only when every server that answers gives one like it: one that
             has just been started knows nothing.
+        :param unknown: whether an answer says that names are to be looked up again; as ``doubted`` when not given.
         :raises TransportError: none answered.
         """
+        unknown = unknown or doubted
         if not self._given:
             await self.lookup()
         deadline = self._world.clock.monotonic() + timeout
         try:
             reply = await self._ask(command, deadline, doubted)
-            if doubted is None or not doubted(reply) or not await self.resolve():
+            if unknown is None or not unknown(reply) or not await self.resolve():
                 return reply
         except TransportError:
             # Names may lead elsewhere by now.
@@ -215,7 +222,7 @@ class NameServers:
         """
         header = GetRouteInfoRequest(topic=topic, accept_standard_json_only=True)
         command = Command.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
-        reply = await self.request(command, timeout, doubted=knows_no_topic)
+        reply = await self.request(command, timeout, doubted=self._may_mislead, unknown=knows_no_topic)
         if reply.code == ResponseCode.SUCCESS and reply.body:
             return TopicRouteData.decode(reply.body)
         if reply.code == ResponseCode.TOPIC_NOT_EXIST:
@@ -224,3 +231,16 @@ class NameServers:
         if reply.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             remark += ": is this the address of a name server? Brokers know no routes"
         raise ResponseError(reply.code, remark, self._turns.turn)
+
+    def _may_mislead(self, reply: Command) -> bool:
+        """The doubt about a route whose master is not there, or was not reached lately: another server may know better.
+
+        A master of a set that elects it is another one from one second to the next, and a server that the set's members
+        cannot reach goes on naming the dead one until its heartbeats are missed, for two minutes.
+        """
+        if knows_no_topic(reply):
+            return True
+        if reply.code != ResponseCode.SUCCESS or not reply.body or len(self._turns.servers) < 2:
+            return False
+        masters = [data.broker_addrs.get(MASTER_ID) for data in TopicRouteData.decode(reply.body).broker_datas]
+        return any(master is None or self._remoting.unreachable(master, _LATELY) for master in masters)

@@ -91,10 +91,14 @@ class Question:
 
     def answered(self, reply: Command) -> None:
         """The server answered."""
-        doubtful, self.reply = self.reply, reply
+        doubtful = self.reply
         if self._doubted is not None and self._doubted(reply):
+            # Of answers that are all doubtful one that says something is better than one that knows nothing.
+            if doubtful is None or doubtful.code != ResponseCode.SUCCESS:
+                self.reply = reply
             self._next()
             return
+        self.reply = reply
         self.left = 0
         if doubtful is not None and self._turns.servers is self._servers:
             self._turns.at = self._at  # it knows more than those before it

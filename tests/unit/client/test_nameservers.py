@@ -235,3 +235,12 @@ async def test_every_address_of_a_name_is_asked() -> None:
     await made.resolve()
     assert await made.route("T", 3.0) is not None
     assert knowing.asked == ["10.0.0.1:9876", "10.0.0.2:9876", "10.0.0.3:9876"]
+
+
+def test_of_doubtful_answers_one_that_says_something_is_kept() -> None:
+    route, nothing = Command(ResponseCode.SUCCESS), Command(ResponseCode.TOPIC_NOT_EXIST)
+    for answers in ([route, nothing], [nothing, route]):
+        question = Turns(["a:1", "b:2"]).ask(lambda _: True)
+        for answer in answers:
+            question.answered(answer)
+        assert question.reply is route
