@@ -159,20 +159,19 @@ class Group:
         """Whether every other member has been met: until then nobody could tell whether one has lost its disk."""
         return self.meetings is not None and self.meetings.met.begun
 
-    def _meet(self, hello: Hello) -> bool:
+    def _meet(self, hello: Hello) -> None:
         """:raises ReplicationError: he is not heard."""
         meetings = self.meetings
         if meetings is None or self.tasks.closed:
-            return False
+            return
         try:
-            if meetings.hear(hello) is None:
-                return True
+            new = meetings.hear(hello) is not None
         except Replaced as error:
             if self.driver is not None:
                 self.driver.part(str(error))
             raise
-        self.tasks.spawn(self._keep_met(meetings, hello), f"meet {hello.source}")
-        return False
+        if new:
+            self.tasks.spawn(self._keep_met(meetings, hello), f"meet {hello.source}")
 
     async def _keep_met(self, meetings: Meetings, hello: Hello) -> None:
         # One at a time: each writes all of them.

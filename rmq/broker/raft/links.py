@@ -8,19 +8,19 @@ import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import cast
 
+from rmq.broker.raft.incoming import Incoming
 from rmq.broker.raft.met import Meetings
+from rmq.broker.raft.outgoing import Outgoing
 from rmq.broker.raft.peers import Peers
-from rmq.broker.raft.wire import HELLO, REFUSED, Hello, decode, encode, refusal
-from rmq.broker.replication.wire import UnitDecoder, header
+from rmq.broker.raft.wire import Hello, encode
 from rmq.broker.settings import BrokerSettings
 from rmq.broker.store.trouble import Trouble
 from rmq.protocol import addresses
 from rmq.protocol.errors import ConfigError, ReplicationError, RMQError
 from rmq.raft.messages import Append, Message
 from rmq.remoting.limits import Rationed
-from rmq.remoting.tls import HANDSHAKE, TlsMode, TlsPipe
+from rmq.remoting.tls import TlsMode
 from rmq.runtime import patience
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import Listener, World
@@ -29,22 +29,17 @@ __all__ = ["Links"]
 
 log = logging.getLogger(__name__)
 
-#: Seconds: to connect, between two tries, until who connects has said who it is.
-_CONNECT, _PAUSE, _SILENT = 3.0, 0.3, 10.0
-#: Seconds after which who is spoken to says that he hears, and those without that after which a connection is over: a
-#: machine that is gone says nothing, for as long as the system goes on trying.
-_ECHO, _UNHEARD = 0.2, 3.0
-#: Bytes that wait for one member; what comes beyond is lost, and asked for again.
-_UNSENT = 8 << 20
-#: Connections that have not said who they are, and those of one member, at most; bytes until somebody has.
-_STRANGERS, _OF_ONE, _HELLO = 16, 4, 32 << 10
+#: Seconds: to connect, and between two tries.
+_CONNECT, _PAUSE = 3.0, 0.3
+#: Connections that have not said who they are, and those of one member, at most.
+_STRANGERS, _OF_ONE = 16, 4
 
 
 class Links:
     """Every connection of one member.
 
     :param meetings: whom this member has met.
-    :param meet: told who somebody says he is; whether he is heard already.
+    :param meet: told who somebody says he is.
     :param heard: told each word of a member.
     :param lost: told of a member whose last connection has ended.
     """
@@ -55,7 +50,7 @@ class Links:
         settings: BrokerSettings,
         peers: Peers,
         meetings: Meetings,
-        meet: Callable[[Hello], bool],
+        meet: Callable[[Hello], None],
         heard: Callable[[Message], None],
         lost: Callable[[str], None],
         *,
@@ -77,10 +72,10 @@ class Links:
         self.tls = settings.server_tls()
         self._peer_tls = settings.peer_tls()
         self._allowed = settings.ha_networks()
-        self._out: dict[str, _Outgoing] = {}
+        self._out: dict[str, Outgoing] = {}
         #: Where the others were found last.
         self._where: dict[str, addresses.Host] = {}
-        self._in: dict[_Incoming, None] = {}
+        self._in: dict[Incoming, None] = {}
         self._listener: Listener | None = None
         self._refusals = Rationed(world.clock)
         #: Others that do not take this member, and why.
@@ -95,9 +90,7 @@ class Links:
         """
         host, port = self._peers.at[self._me]
         try:
-            self._listener = await self._world.network.listen(
-                lambda: _Incoming(self), self._settings.bind_address, port
-            )
+            self._listener = await self._world.network.listen(lambda: Incoming(self), self._settings.bind_address, port)
         except OSError as error:
             raise ConfigError(
                 f"dLegerPeers: the broker cannot listen for its group on {host}:{port}: {error.strerror or error}: "
@@ -188,7 +181,7 @@ class Links:
         trouble = Trouble(self._world.clock, log, f"connecting to {one} of the group", "it is tried again")
         tls = self._peer_tls
         while True:
-            link = _Outgoing(self._introduction(one), self._world.clock.monotonic, partial(self._taken_by, one))
+            link = Outgoing(self._introduction(one), self._world.clock.monotonic, partial(self._taken_by, one))
             try:
                 async with patience.timeout(_CONNECT):
                     await self._world.network.connect(
@@ -220,7 +213,7 @@ class Links:
 
     # -- for connections of others
 
-    def opened(self, link: _Incoming) -> None:
+    def opened(self, link: Incoming) -> None:
         """Somebody connects.
 
         :raises ReplicationError: he may not.
@@ -235,8 +228,8 @@ class Links:
         if len(strangers) > _STRANGERS:  # a member says it at once: the newest is rather one
             self.refused(strangers[0], ReplicationError("too many connect that do not say who they are"))
 
-    def introduced(self, link: _Incoming, hello: Hello) -> bool:
-        """Somebody says who he is; whether he is heard already.
+    def introduced(self, link: Incoming, hello: Hello) -> None:
+        """Somebody says who he is.
 
         :raises ReplicationError: he is no member of this group.
         """
@@ -258,7 +251,7 @@ class Links:
             )
         if hello.returned and not self._meetings.is_known(hello.source, hello.disk):
             self._look_at_address(link, hello.source)
-        known = self._meet(hello)
+        self._meet(hello)
         of_one = [other for other in self._in if other.hello is not None and other.hello.source == hello.source]
         for other in of_one:
             if other is not link and other.hello is not None and other.hello.disk != hello.disk:
@@ -266,9 +259,8 @@ class Links:
         if len(of_one) > _OF_ONE:
             of_one[0].close()
         self.brokers[hello.source] = hello.broker
-        return known
 
-    def _look_at_address(self, link: _Incoming, one: str) -> None:
+    def _look_at_address(self, link: Incoming, one: str) -> None:
         """What takes the place of a member that has lost its disk is where that one was, or has a certificate of ours.
 
         :raises ReplicationError: it is somewhere else.
@@ -289,7 +281,7 @@ class Links:
         """Whether what a member says is heard."""
         return self._meetings.is_known(hello.source, hello.disk)
 
-    def closed(self, link: _Incoming) -> None:
+    def closed(self, link: Incoming) -> None:
         """A connection is gone."""
         if link in self._in:
             del self._in[link]
@@ -297,7 +289,7 @@ class Links:
             if hello is not None and not any(other.hello and other.hello.source == hello.source for other in self._in):
                 self.lost(hello.source)
 
-    def refused(self, link: _Incoming, error: RMQError) -> None:
+    def refused(self, link: Incoming, error: RMQError) -> None:
         """Close a connection, and say why."""
         self._refusals.say(
             log.warning, "the connection of %s to this member of the group is closed: %s", link.peer, error
@@ -322,201 +314,5 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _made(link: _Outgoing) -> _Outgoing:
+def _made(link: Outgoing) -> Outgoing:
     return link
-
-
-class _Outgoing(asyncio.Protocol):
-    """The connection to a member."""
-
-    def __init__(self, hello: bytes, now: Callable[[], float], heard: Callable[[], None]) -> None:
-        self._hello = hello
-        self._now = now
-        self._heard = heard
-        #: The other side has said that it does not take this member.
-        self.refused = False
-        #: Since when nothing has come back for what was sent; None while nothing waits for that.
-        self._unheard: float | None = None
-        self._transport: asyncio.Transport | None = None
-        self._decoder = UnitDecoder()
-        #: Where the other side is.
-        self.host: addresses.Host | None = None
-        #: Done when it is over: why it was refused, or None.
-        self.ended: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
-
-    @property
-    def open(self) -> bool:
-        return self._transport is not None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its classes
-        if self.ended.done():
-            self._transport.abort()
-            return
-        name = self._transport.get_extra_info("peername")
-        self.host = addresses.host(name[0]) if name else None
-        self._transport.write(self._hello)
-
-    def data_received(self, data: bytes) -> None:
-        self._unheard = None
-        try:
-            for _, body in self._decoder.units(data):
-                if not body:
-                    self._heard()
-                elif body[:1] == bytes([REFUSED]):
-                    self.refused = True
-                    text = body[1:1025].decode("utf-8", "replace")
-                    self._end("".join(char if char.isprintable() else "?" for char in text))
-                    return
-        except ReplicationError as error:
-            self._end(str(error))
-
-    def send(self, unit: bytes) -> None:
-        transport = self._transport
-        if transport is None:
-            return
-        now = self._now()
-        if self._unheard is None:
-            self._unheard = now
-        elif now - self._unheard > _UNHEARD:
-            self._end(f"nothing has come back for {_UNHEARD:.0f} s")
-            return
-        if transport.get_write_buffer_size() + len(unit) <= _UNSENT:
-            transport.write(unit)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._end(None)
-
-    def _end(self, why: str | None) -> None:
-        transport, self._transport = self._transport, None
-        if transport is not None:
-            transport.abort()
-        if not self.ended.done():
-            self.ended.set_result(why)
-
-    def close(self) -> None:
-        self._end(None)
-
-
-class _Incoming(asyncio.Protocol):
-    """A connection that somebody has opened."""
-
-    def __init__(self, links: Links) -> None:
-        self._links = links
-        self._decoder = UnitDecoder()
-        self._transport: asyncio.Transport | TlsPipe | None = None
-        self._new = True
-        self._timer: asyncio.TimerHandle | None = None
-        self._echo: asyncio.TimerHandle | None = None
-        self._closed = False
-        #: Bytes that have come before it has said who it is.
-        self._unsaid = 0
-        self.peer = "?"
-        self.host: addresses.Host | None = None
-        self.hello: Hello | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport = cast(asyncio.Transport, transport)  # uvloop's is none by its classes
-        name = transport.get_extra_info("peername")
-        if not name:  # it was gone again before it was taken
-            transport.abort()
-            return
-        self._transport = transport
-        self.host = addresses.host(name[0])
-        self.peer = addresses.join(str(self.host), name[1])
-        try:
-            self._links.opened(self)
-        except ReplicationError as error:
-            self._links.refused(self, error)
-            return
-        self._timer = asyncio.get_running_loop().call_later(_SILENT, self._silent)
-
-    def _silent(self) -> None:
-        self._timer = None
-        if self.hello is None:
-            self._links.refused(self, ReplicationError(f"it has not said who it is within {_SILENT:.0f} s"))
-
-    def data_received(self, data: bytes) -> None:
-        if self._transport is None:
-            return
-        if self._echo is None:
-            self._echo = asyncio.get_running_loop().call_later(_ECHO, self._say_heard)
-        try:
-            if self._new:
-                self._new = False
-                if self._secured(data):
-                    return
-            for _, body in self._decoder.units(data):
-                if self._closed:
-                    return
-                self._take(body)
-            if self.hello is None:
-                self._unsaid += len(data)
-                if self._unsaid > _HELLO:
-                    raise ReplicationError(f"its first {self._unsaid} bytes do not say who it is")
-        except RMQError as error:
-            self._links.refused(self, error)
-        except Exception as error:
-            log.exception("what a member of the group said could not be taken")
-            self._links.refused(self, ReplicationError(repr(error)))
-
-    def _say_heard(self) -> None:
-        self._echo = None
-        if self._transport is not None and self.hello is not None:
-            self._transport.write(header(0, 0))
-
-    def _take(self, body: bytes) -> None:
-        if self.hello is None or body[:1] == bytes([HELLO]):
-            hello = Hello.decode(body)
-            if self.hello is not None and (self.hello.source, self.hello.disk) != (hello.source, hello.disk):
-                raise ReplicationError(f"it was {self.hello.source}, and says that it is another one now")
-            self._links.introduced(self, hello)
-            self.hello = hello
-            return
-        if self._links.is_known(self.hello):
-            self._links.heard(decode(self.hello.source, body))
-
-    def _secured(self, data: bytes) -> bool:
-        """Whether these first bytes begin a handshake, which they do now: a unit begins with 0.
-
-        :raises ReplicationError: they ought to, or ought not to.
-        """
-        tls, transport = self._links.tls, cast(asyncio.Transport, self._transport)
-        if data[0] != HANDSHAKE:
-            if tls.mode is TlsMode.ENFORCING:
-                raise ReplicationError(
-                    "it does not speak TLS, which is enforced here: set tls.server.mode=enforcing there, too"
-                )
-            return False
-        if tls.mode is TlsMode.DISABLED or tls.context is None:
-            raise ReplicationError("it speaks TLS, which is off here")
-        self._transport = pipe = TlsPipe(
-            transport, self, tls.context, lambda why: self._links.refused(self, ReplicationError(why))
-        )
-        transport.set_protocol(pipe)
-        pipe.data_received(data)
-        return True
-
-    def refuse(self, why: str) -> None:
-        """Say why, and close."""
-        if self._transport is not None:
-            self._transport.write(refusal(why))
-            self._transport.close()
-            self._transport = None
-        self.close()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._transport = None
-        self.close()
-
-    def close(self) -> None:
-        """Let go of it."""
-        self._closed = True
-        for timer in (self._timer, self._echo):
-            if timer is not None:
-                timer.cancel()
-        self._timer = self._echo = None
-        transport, self._transport = self._transport, None
-        if transport is not None:
-            transport.abort()
-        self._links.closed(self)

@@ -73,8 +73,11 @@ class Meetings:
 
     @property
     def lacking(self) -> list[str]:
-        """Those without whom the group does not begin."""
-        return [] if self.met.begun else [one for one in self._others if one not in self._confirmed]
+        """Those without whom the group does not begin: who never was here, or else who does not know this one yet."""
+        if self.met.begun:
+            return []
+        absent = [one for one in self._others if one not in self.met.others]
+        return absent or [one for one in self._others if one not in self._confirmed]
 
     def is_known(self, one: str, word: str) -> bool:
         """Whether what comes from a member with this disk is heard."""

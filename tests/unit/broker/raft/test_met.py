@@ -63,6 +63,7 @@ def test_a_group_begins_when_everybody_knows_that_everybody_knows_him() -> None:
     group.say("n2", "n0")
     assert group.state("n0") == (False, False)  # who has spoken may not have heard
     assert group.members["n0"].lacking == ["n1", "n2"]
+    assert group.members["n1"].lacking == ["n0", "n2"]
     group.everybody("n0", "n1")
     assert group.members["n0"].lacking == ["n2"]
     group.everybody()

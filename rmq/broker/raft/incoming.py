@@ -1,0 +1,182 @@
+"""A connection that another member has opened: it says who it is, and then what a member has to say."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Protocol, cast
+
+from rmq.broker.raft.wire import HELLO, Hello, decode, refusal
+from rmq.broker.replication.wire import UnitDecoder, header
+from rmq.protocol import addresses
+from rmq.protocol.errors import ReplicationError, RMQError
+from rmq.raft.messages import Message
+from rmq.remoting.tls import HANDSHAKE, ServerTls, TlsMode, TlsPipe
+
+__all__ = ["Incoming", "Listens"]
+
+log = logging.getLogger(__name__)
+
+#: Seconds until who connects has said who it is, and after which it is told that it was heard.
+_SILENT, _ECHO = 10.0, 0.2
+#: Bytes that may come before it has.
+_HELLO = 32 << 10
+
+
+class Listens(Protocol):
+    """What takes them."""
+
+    @property
+    def tls(self) -> ServerTls:
+        """Whether they have to be TLS."""
+
+    def opened(self, link: Incoming) -> None:
+        """Somebody connects.
+
+        :raises ReplicationError: he may not.
+        """
+
+    def introduced(self, link: Incoming, hello: Hello) -> None:
+        """Somebody says who he is.
+
+        :raises ReplicationError: he is no member of this group.
+        """
+
+    def is_known(self, hello: Hello) -> bool:
+        """Whether what a member says is heard."""
+
+    def heard(self, message: Message) -> None:
+        """A member says something."""
+
+    def refused(self, link: Incoming, error: RMQError) -> None:
+        """It is to be closed, and told why."""
+
+    def closed(self, link: Incoming) -> None:
+        """It is gone."""
+
+
+class Incoming(asyncio.Protocol):
+    """One of them.
+
+    :param links: takes it.
+    """
+
+    def __init__(self, links: Listens) -> None:
+        self._links = links
+        self._decoder = UnitDecoder()
+        self._transport: asyncio.Transport | TlsPipe | None = None
+        self._new = True
+        self._timer: asyncio.TimerHandle | None = None
+        self._echo: asyncio.TimerHandle | None = None
+        self._closed = False
+        #: Bytes that have come before it has said who it is.
+        self._unsaid = 0
+        self.peer = "?"
+        self.host: addresses.Host | None = None
+        self.hello: Hello | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport = cast(asyncio.Transport, transport)  # uvloop's is none by its classes
+        name = transport.get_extra_info("peername")
+        if not name:  # it was gone again before it was taken
+            transport.abort()
+            return
+        self._transport = transport
+        self.host = addresses.host(name[0])
+        self.peer = addresses.join(str(self.host), name[1])
+        try:
+            self._links.opened(self)
+        except ReplicationError as error:
+            self._links.refused(self, error)
+            return
+        self._timer = asyncio.get_running_loop().call_later(_SILENT, self._silent)
+
+    def _silent(self) -> None:
+        self._timer = None
+        if self.hello is None:
+            self._links.refused(self, ReplicationError(f"it has not said who it is within {_SILENT:.0f} s"))
+
+    def data_received(self, data: bytes) -> None:
+        if self._transport is None:
+            return
+        if self._echo is None:
+            self._echo = asyncio.get_running_loop().call_later(_ECHO, self._say_heard)
+        try:
+            if self._new:
+                self._new = False
+                if self._secured(data):
+                    return
+            for _, body in self._decoder.units(data):
+                if self._closed:
+                    return
+                self._take(body)
+            if self.hello is None:
+                self._unsaid += len(data)
+                if self._unsaid > _HELLO:
+                    raise ReplicationError(f"its first {self._unsaid} bytes do not say who it is")
+        except RMQError as error:
+            self._links.refused(self, error)
+        except Exception as error:
+            log.exception("what a member of the group said could not be taken")
+            self._links.refused(self, ReplicationError(repr(error)))
+
+    def _say_heard(self) -> None:
+        self._echo = None
+        if self._transport is not None and self.hello is not None:
+            self._transport.write(header(0, 0))
+
+    def _take(self, body: bytes) -> None:
+        if self.hello is None or body[:1] == bytes([HELLO]):
+            hello = Hello.decode(body)
+            if self.hello is not None and (self.hello.source, self.hello.disk) != (hello.source, hello.disk):
+                raise ReplicationError(f"it was {self.hello.source}, and says that it is another one now")
+            self._links.introduced(self, hello)
+            self.hello = hello
+            return
+        if self._links.is_known(self.hello):
+            self._links.heard(decode(self.hello.source, body))
+
+    def _secured(self, data: bytes) -> bool:
+        """Whether these first bytes begin a handshake, which they do now: a unit begins with 0.
+
+        :raises ReplicationError: they ought to, or ought not to.
+        """
+        tls, transport = self._links.tls, cast(asyncio.Transport, self._transport)
+        if data[0] != HANDSHAKE:
+            if tls.mode is TlsMode.ENFORCING:
+                raise ReplicationError(
+                    "it does not speak TLS, which is enforced here: set tls.server.mode=enforcing there, too"
+                )
+            return False
+        if tls.mode is TlsMode.DISABLED or tls.context is None:
+            raise ReplicationError("it speaks TLS, which is off here")
+        self._transport = pipe = TlsPipe(
+            transport, self, tls.context, lambda why: self._links.refused(self, ReplicationError(why))
+        )
+        transport.set_protocol(pipe)
+        pipe.data_received(data)
+        return True
+
+    def refuse(self, why: str) -> None:
+        """Say why, and close."""
+        if self._transport is not None:
+            self._transport.write(refusal(why))
+            self._transport.close()
+            self._transport = None
+        self.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self.close()
+
+    def close(self) -> None:
+        """Let go of it."""
+        self._closed = True
+        for timer in (self._timer, self._echo):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._echo = None
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.abort()
+        self._links.closed(self)

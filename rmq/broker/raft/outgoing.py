@@ -1,0 +1,97 @@
+"""The connection that a member opens to another: it speaks, and hears that it was heard, or why it is not taken."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import cast
+
+from rmq.broker.raft.wire import REFUSED
+from rmq.broker.replication.wire import UnitDecoder
+from rmq.protocol import addresses
+from rmq.protocol.errors import ReplicationError
+
+__all__ = ["Outgoing"]
+
+#: Seconds without a word that what was sent was heard, after which a connection is over: a machine that is gone says
+#: nothing, for as long as the system goes on trying.
+_UNHEARD = 3.0
+#: Bytes that wait for one member; what comes beyond is lost, and asked for again.
+_UNSENT = 8 << 20
+
+
+class Outgoing(asyncio.Protocol):
+    """The connection to a member.
+
+    :param hello: says who speaks; the first unit.
+    :param now: monotonic seconds.
+    :param heard: called when the other has said that it hears.
+    """
+
+    def __init__(self, hello: bytes, now: Callable[[], float], heard: Callable[[], None]) -> None:
+        self._hello = hello
+        self._now = now
+        self._heard = heard
+        #: The other side has said that it does not take this member.
+        self.refused = False
+        #: Since when nothing has come back for what was sent; None while nothing waits for that.
+        self._unheard: float | None = None
+        self._transport: asyncio.Transport | None = None
+        self._decoder = UnitDecoder()
+        #: Where the other side is.
+        self.host: addresses.Host | None = None
+        #: Done when it is over: why it was refused, or None.
+        self.ended: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+
+    @property
+    def open(self) -> bool:
+        return self._transport is not None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its classes
+        if self.ended.done():
+            self._transport.abort()
+            return
+        name = self._transport.get_extra_info("peername")
+        self.host = addresses.host(name[0]) if name else None
+        self._transport.write(self._hello)
+
+    def data_received(self, data: bytes) -> None:
+        self._unheard = None
+        try:
+            for _, body in self._decoder.units(data):
+                if not body:
+                    self._heard()
+                elif body[:1] == bytes([REFUSED]):
+                    self.refused = True
+                    text = body[1:1025].decode("utf-8", "replace")
+                    self._end("".join(char if char.isprintable() else "?" for char in text))
+                    return
+        except ReplicationError as error:
+            self._end(str(error))
+
+    def send(self, unit: bytes) -> None:
+        transport = self._transport
+        if transport is None:
+            return
+        now = self._now()
+        if self._unheard is None:
+            self._unheard = now
+        elif now - self._unheard > _UNHEARD:
+            self._end(f"nothing has come back for {_UNHEARD:.0f} s")
+            return
+        if transport.get_write_buffer_size() + len(unit) <= _UNSENT:
+            transport.write(unit)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end(None)
+
+    def _end(self, why: str | None) -> None:
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.abort()
+        if not self.ended.done():
+            self.ended.set_result(why)
+
+    def close(self) -> None:
+        self._end(None)
