@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rmq.protocol.errors import ConfigError
 
@@ -35,25 +35,20 @@ class Members:
     #: A preferred leader that lacks no more gets the lead, and is tried again so much later.
     near: int = 1 << 20
     patience: float = 10.0
+    #: Everybody but this one, and how many voters decide: asked for with each message.
+    others: tuple[str, ...] = field(init=False)
+    majority: int = field(init=False)
 
     def __post_init__(self) -> None:
         ids = (*self.voters, *self.learners)
+        object.__setattr__(self, "others", tuple(one for one in ids if one != self.me))
+        object.__setattr__(self, "majority", len(self.voters) // 2 + 1)
         if len(set(ids)) != len(ids) or not self.voters or self.me not in ids:
             raise ConfigError(f"{self.me} is not once among the members {', '.join(ids) or '(none)'}")
         if self.preferred is not None and self.preferred not in self.voters:
             raise ConfigError(f"the preferred leader {self.preferred} is none of {', '.join(self.voters)}")
         if not 0 < self.heartbeat < self.election or min(self.span, self.window) < 1:
             raise ConfigError("a leader's heartbeat is shorter than an election, and spans have bytes")
-
-    @property
-    def others(self) -> tuple[str, ...]:
-        """Everybody but this one."""
-        return tuple(one for one in (*self.voters, *self.learners) if one != self.me)
-
-    @property
-    def majority(self) -> int:
-        """How many voters decide."""
-        return len(self.voters) // 2 + 1
 
     @property
     def votes(self) -> bool:

@@ -277,6 +277,19 @@ class Simulation:
                     same = member.log[start : common.end] == other.log[start : common.end]
                     self.check(same, f"{member.name} and {other.name} both have {common}, and differ before it")
 
+    def is_quiet(self) -> bool:
+        """Whether everybody follows one leader, nearly to its end."""
+        leader = next(
+            (one for one in self.members.values() if one.node is not None and one.leads == one.node.term), None
+        )
+        return leader is not None and all(
+            one.node is not None
+            and not one.returning
+            and one.node.term == leader.leads
+            and len(leader.log) - one.committed < 100
+            for one in self.members.values()
+        )
+
     def check_end(self) -> None:
         """The faults have been over for a while."""
         leaders = [one for one in self.members.values() if one.node is not None and one.leads == one.node.term]
@@ -318,8 +331,9 @@ def run(seed: int, bugs: Bugs = Bugs(), deaths: Deaths | None = None) -> Simulat
     sim.jitter = min(sim.jitter, 0.02)
     for member in sim.members.values():
         member.slow = member.full_until = 0.0
-    sim.until(_FAULTS + _QUIET - 2)
+    while sim.time < _FAULTS + _QUIET - 2 and not sim.is_quiet():
+        sim.until(sim.time + 0.5)
     sim.produce = lambda: None  # type: ignore[method-assign]
-    sim.until(_FAULTS + _QUIET)
+    sim.until(sim.time + 2)
     sim.check_end()
     return sim
