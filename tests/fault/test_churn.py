@@ -28,6 +28,9 @@ SETTINGS = {
     "transactionCheckInterval": "60000",
 }
 
+#: A topic and a group that stay, whatever topics and groups come and go.
+LASTING, LASTING_GROUP = "Filler0", "lasting"
+
 
 class Life:
     """One topic and one group that use every feature, and are deleted as mqadmin does it."""
@@ -65,25 +68,29 @@ class Life:
         topic, group = self.topic, self.group
         await self.scene.topic(topic, queues=2)
         await self.ask(200, body={"groupName": group, "retryMaxTimes": 1})
-        subscription = {
-            "topic": topic, "subString": f"a > 1 or b = '{group}'", "subVersion": 1, "expressionType": "SQL92",
-            "classFilterMode": False, "tagsSet": [], "codeSet": [],
-        }  # fmt: skip
-        consumer = {
-            "groupName": group, "messageModel": "CLUSTERING", "consumeType": "CONSUME_PASSIVELY", "unitMode": False,
-            "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET", "subscriptionDataSet": [subscription],
-        }  # fmt: skip
         producers = [{"groupName": f"P{group}"}]
-        await self.ask(
-            34, body={"clientID": self.client, "consumerDataSet": [consumer], "producerDataSet": producers}
-        )  # fmt: skip
+        consumers = [self._consumer(group, topic, LASTING), self._consumer(LASTING_GROUP, topic)]
+        await self.ask(34, body={"clientID": self.client, "consumerDataSet": consumers, "producerDataSet": producers})
         queue = {"topic": topic, "brokerName": "b", "queueId": 0}
         await self.ask(41, body={"consumerGroup": group, "clientId": self.client, "mqSet": [queue]})
-        await self.ask(401, body={"topic": topic, "consumerGroup": group, "mode": "POP", "popShareQueueNum": 1})
+        for on, by in ((topic, group), (LASTING, group), (topic, LASTING_GROUP)):
+            await self.ask(401, body={"topic": on, "consumerGroup": by, "mode": "POP", "popShareQueueNum": 1})
         for forbidden in (topic, f"{topic}-other"):
             await self.ask(353, {"group": group, "topic": forbidden, "readable": "false"})
         await self.ask(353, {"group": group, "topic": topic, "readable": "true"})
-        await self.ask(353, {"group": "lasting", "topic": topic, "readable": "false"})
+        await self.ask(353, {"group": LASTING_GROUP, "topic": topic, "readable": "false"})
+
+    def _consumer(self, group: str, *topics: str) -> dict[str, object]:
+        subscriptions = [
+            {
+                "topic": topic, "subString": f"a > 1 or b = '{group}-{self.number}'", "subVersion": 1,
+                "expressionType": "SQL92", "classFilterMode": False, "tagsSet": [], "codeSet": [],
+            } for topic in topics
+        ]  # fmt: skip
+        return {
+            "groupName": group, "messageModel": "CLUSTERING", "consumeType": "CONSUME_PASSIVELY", "unitMode": False,
+            "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET", "subscriptionDataSet": subscriptions,
+        }  # fmt: skip
 
     async def _send(self) -> None:
         """Some are due before, and some after the deletion."""
@@ -113,8 +120,8 @@ class Life:
         back = {"offset": position, "group": group, "originTopic": topic, "maxReconsumeTimes": "1"}
         for level in ("0", "-1"):
             await self.ask(36, {**back, "delayLevel": level})
-        where = {"consumerGroup": group, "topic": topic, "queueId": "0"}
-        await self.ask(15, {**where, "commitOffset": "1"})
+        for on, by in ((topic, group), (LASTING, group), (topic, LASTING_GROUP)):
+            await self.ask(15, {"consumerGroup": by, "topic": on, "queueId": "0", "commitOffset": "1"})
         query = {"key": f"key-{self.number}", "maxNum": "32", "beginTimestamp": "0", "endTimestamp": str(1 << 60)}
         await self.ask(12, {**query, "topic": topic})
         await self.ask(12, {**query, "topic": f"{topic}-none"}, ok=22)
@@ -129,7 +136,7 @@ class Life:
 
     async def _end(self) -> None:
         group = self.group
-        for name in ({"consumerGroup": group}, {"producerGroup": f"P{group}"}):
+        for name in ({"consumerGroup": group}, {"consumerGroup": LASTING_GROUP}, {"producerGroup": f"P{group}"}):
             await self.ask(35, {"clientID": self.client, **name})
         # Groups first, or topics first.
         for step in (self._end_topics, self._end_groups)[:: 1 if self.number % 2 else -1]:
@@ -175,8 +182,9 @@ async def measured(scene: PopScene) -> dict[str, int]:
     for _ in range(amount(5, 50)):  # ten files at a time, as in Java
         scene.app.store.retention.trigger()
         await asyncio.sleep(60)
+    told = await series(scene)  # and what was read for the last page is of now
     held = Counter({f"held {name}": size for name, size in held_by(scene.app).items() if not name.startswith(BOUNDED)})
-    held.update({f"series {name}": count for name, count in (await series(scene)).items()})
+    held.update({f"series {name}": count for name, count in told.items()})
     await scene.app.metadata.persist_offsets()
     await scene.app.filters.persist()
     held.update({f"store {name}": size for name, size in files_below(scene.node.files, "/store").items()})

@@ -45,14 +45,15 @@ class WaitingMetrics:
         now = of.clock.now_ms()
         oldest = await of.store.oldest_time()
         self._reserved_ms = max(0, now - oldest) if oldest > 0 else None
-        self._latencies = []
+        latencies: list[tuple[Lag, int]] = []  # another page may be made meanwhile
         for number, lag in enumerate(of.lags(), 1):
             if lag.total:
-                self._latencies.append((lag, max(0, now - await self._first_waiting(lag, now))))
-                if len(self._latencies) == _MOST_READ:
+                latencies.append((lag, max(0, now - await self._first_waiting(lag, now))))
+                if len(latencies) == _MOST_READ:
                     break
             if not number % _LOOKED_AT_ONCE:
                 await asyncio.sleep(0)
+        self._latencies = latencies
 
     async def _first_waiting(self, lag: Lag, now: int) -> int:
         """When the oldest message that a group has not consumed was stored, ms."""

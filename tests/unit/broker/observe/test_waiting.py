@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +13,7 @@ from tests.support.virtual import in_virtual_time
 
 class Search:
     async def time_at(self, queue: Any, index: int) -> int:
+        await asyncio.sleep(0.1)
         if queue.topic == "Deleted":
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", "/store/consumequeue_ext/Deleted/0/0")
         return 900
@@ -31,5 +33,6 @@ async def test_a_queue_that_goes_while_a_page_is_made_costs_its_own_figure() -> 
         master=lambda: None, clock=SimpleNamespace(now_ms=lambda: 1_000), store=store, lags=lambda: iter(lags)
     )
     waiting = WaitingMetrics(figures)  # type: ignore[arg-type]
-    await waiting.read()
-    assert [(lag.topic, waited) for lag, waited in waiting.latencies()] == [("Deleted", 0), ("There", 100)]
+    for pages in (1, 3):  # of several that are made at a time each has every figure once
+        await asyncio.gather(*(waiting.read() for _ in range(pages)))
+        assert [(lag.topic, waited) for lag, waited in waiting.latencies()] == [("Deleted", 0), ("There", 100)]
