@@ -96,7 +96,7 @@ class Filling:
             return
         now = source.clock.monotonic()
         if self._rest is not None:
-            if not self._pace.may_go_on(self._unheard, now):
+            if not self._pace.may_go_on(self._unheard, source.log.end, now):
                 return
             self._rest.cancel()
             self._rest = None
@@ -132,7 +132,7 @@ class Filling:
     def _go_on(self, sent: int, began: float) -> None:
         """There is more of the backlog: in the next turn, or after a rest."""
         now = self._source.clock.monotonic()
-        rest = self._pace.on_sent(sent, self._unheard, now, now - began)
+        rest = self._pace.on_sent(sent, self._unheard, self._source.log.end, now, now - began)
         if not self._turns.producers_send(now):
             self._pace.on_through()
         elif rest:
@@ -142,7 +142,7 @@ class Filling:
 
     def _rested(self) -> None:
         self._rest = None
-        self._pace.on_rested(self._source.clock.monotonic())
+        self._pace.on_rested(self._source.log.end, self._source.clock.monotonic())
         self._turns.fill_soon()
 
     def heard(self) -> None:

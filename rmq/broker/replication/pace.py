@@ -1,10 +1,10 @@
 """How fast a slave that catches up gets its backlog while producers send: so fast, and no faster.
 
 Master, slave and producers are three at work, and a machine may have two cores: where two of them are never idle, a
-producer's wake-up waits, in the kernel before the loop. So a backlog has a speed. A part of it goes when producers have
-had their answers, or when the slave says what it has, whichever finds that it is due: timers are too coarse for that. A
-slave that is near takes its parts one by one, and both take one core together. One that is further away cannot say in
-time what it has: it gets what is due once a millisecond.
+producer's wake-up waits, in the kernel before the loop. So a backlog has a speed, on top of that of producers. A part
+of it goes when producers have had their answers, or when the slave says what it has, whichever finds that it is due:
+timers are too coarse for that. A slave that is near takes its parts one by one, and both take one core together. One
+that is further away cannot say in time what it has: it gets what is due once a millisecond.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 __all__ = ["Pace"]
 
 #: Bytes a second, and how many of them may come late, together.
-_SPEED = 240 << 20
+_SPEED = 200 << 20
 _BURST = 256 << 10
 #: Bytes that a slave has been sent and has not acknowledged, where it can do so in time; and the seconds for that.
 _WINDOW = 192 << 10
@@ -26,20 +26,23 @@ class Pace:
         #: Bytes that are due, as of some time; less than 0 are too many that were sent.
         self._due = 0.0
         self._at = 0.0
+        #: Where the log ended then; -1 before anything was counted.
+        self._end = -1
         #: It goes on whatever the slave says, until nothing is due.
         self._anyhow = False
         #: How long the loop was kept since the last rest, and until when it rests for that.
         self._kept = 0.0
         self._until = 0.0
 
-    def on_sent(self, size: int, unheard: int, now: float, kept: float) -> float:
+    def on_sent(self, size: int, unheard: int, end: int, now: float, kept: float) -> float:
         """A turn's part of a backlog is on its way, which goes on.
 
         :param unheard: bytes that were sent and are not acknowledged.
+        :param end: where the log ends.
         :param kept: seconds for which the loop was kept.
         :returns: the seconds to wait before it goes on, unless :meth:`may_go_on` says that it can sooner.
         """
-        self._count(now)
+        self._count(end, now)
         self._due -= size
         self._kept += kept
         if self._due > 0 and (self._anyhow or unheard < _WINDOW):
@@ -50,23 +53,26 @@ class Pace:
         self._until = now + kept
         return max(_REST, kept, -self._due / _SPEED)
 
-    def may_go_on(self, unheard: int, now: float) -> bool:
+    def may_go_on(self, unheard: int, end: int, now: float) -> bool:
         """Whether a backlog that rests can go on: the slave has acknowledged something, or producers have answers."""
         if unheard >= _WINDOW or now < self._until:
             return False
-        self._count(now)
+        self._count(end, now)
         return self._due > 0
 
-    def on_rested(self, now: float) -> None:
+    def on_rested(self, end: int, now: float) -> None:
         """The time is over, and nobody has said that it may go on."""
-        self._count(now)
+        self._count(end, now)
         self._anyhow = True
 
     def on_through(self) -> None:
         """There is no backlog, or nobody to rest for: the next one begins anew."""
         self._due = self._kept = 0.0
         self._anyhow = False
+        self._end = -1
 
-    def _count(self, now: float) -> None:
-        self._due = min(self._due + (now - self._at) * _SPEED, _BURST)
-        self._at = now
+    def _count(self, end: int, now: float) -> None:
+        self._due = max(self._due, min(self._due + (now - self._at) * _SPEED, _BURST))
+        if end > self._end >= 0:  # what producers add makes no backlog longer
+            self._due += end - self._end
+        self._at, self._end = now, end

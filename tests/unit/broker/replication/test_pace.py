@@ -6,12 +6,13 @@ from rmq.broker.replication import pace as module
 from rmq.broker.replication.pace import Pace
 
 TURN = 64 << 10
+END = 1 << 30
 #: Seconds for which one turn lasts.
 DUE = TURN / module._SPEED
 
 
-def sent(pace: Pace, now: float, *, unheard: int = TURN, kept: float = 0.00001) -> float:
-    return pace.on_sent(TURN, unheard, now, kept)
+def sent(pace: Pace, now: float, *, unheard: int = TURN, end: int = END, kept: float = 0.00001) -> float:
+    return pace.on_sent(TURN, unheard, end, now, kept)
 
 
 def through(pace: Pace, now: float) -> None:
@@ -25,24 +26,35 @@ def test_a_part_that_is_due_goes_as_soon_as_the_slave_or_a_producer_gives_the_oc
     through(pace, now)
     now += DUE / 2
     for _ in range(20):
-        assert pace.may_go_on(0, now)
+        assert pace.may_go_on(0, END, now)
         assert sent(pace, now) == 0.001
-        assert not pace.may_go_on(0, now + 0.49 * DUE)
+        assert not pace.may_go_on(0, END, now + 0.49 * DUE)
         now += DUE
 
 
 def test_what_is_late_comes_together_but_no_more_than_a_millisecond_s() -> None:
     pace = Pace()
     through(pace, 5.0)
-    assert pace.may_go_on(0, 9.0)
+    assert pace.may_go_on(0, END, 9.0)
     assert [sent(pace, 9.0) for _ in range(4)] == [0, 0, 0, 0.001]
+
+
+def test_what_producers_add_comes_on_top() -> None:
+    pace, later, end = Pace(), 5.00005, END + 10 * TURN
+    through(pace, 5.0)
+    assert not pace.may_go_on(0, END, 5.0)
+    assert pace.may_go_on(0, end, later)
+    assert [sent(pace, later, end=end) for _ in range(11)] == [0] * 10 + [0.001]
+    pace.on_through()
+    sent(pace, later, end=2 * end)
+    assert not pace.may_go_on(0, 2 * end, later + 0.00001)
 
 
 def test_a_slave_that_is_near_says_what_it_has_before_it_gets_more() -> None:
     pace = Pace()
     through(pace, 5.0)
-    assert not pace.may_go_on(3 * TURN, 5.1)
-    assert pace.may_go_on(2 * TURN, 5.1)
+    assert not pace.may_go_on(3 * TURN, END, 5.1)
+    assert pace.may_go_on(2 * TURN, END, 5.1)
     assert sent(pace, 5.1, unheard=2 * TURN) == 0
     assert sent(pace, 5.1, unheard=3 * TURN) == 0.001
 
@@ -51,23 +63,23 @@ def test_one_that_cannot_in_time_gets_what_is_due_all_the_same() -> None:
     pace, now = Pace(), 5.0
     through(pace, now)
     for _ in range(5):
-        assert not pace.may_go_on(10 * TURN, now + 0.0009)
+        assert not pace.may_go_on(10 * TURN, END, now + 0.0009)
         now += 2 * DUE
-        pace.on_rested(now)
+        pace.on_rested(END, now)
         rests = [sent(pace, now, unheard=10 * TURN)]
         while not rests[-1]:
             rests.append(sent(pace, now, unheard=10 * TURN))
         assert 2 <= len(rests) <= 3
-        assert not pace.may_go_on(10 * TURN, now + 1)
+        assert not pace.may_go_on(10 * TURN, END, now + 1)
 
 
 def test_a_machine_that_is_slow_rests_as_long_as_it_was_busy_whatever_is_heard() -> None:
     pace = Pace()
     through(pace, 5.0)
-    assert pace.may_go_on(0, 6.0)
+    assert pace.may_go_on(0, END, 6.0)
     assert [sent(pace, 6.0, kept=0.01) for _ in range(4)] == [0, 0, 0, 0.04]
-    assert not pace.may_go_on(0, 6.039)
-    assert pace.may_go_on(0, 6.041)
+    assert not pace.may_go_on(0, END, 6.039)
+    assert pace.may_go_on(0, END, 6.041)
 
 
 def test_a_backlog_that_ends_leaves_nothing_to_the_next() -> None:
@@ -76,4 +88,4 @@ def test_a_backlog_that_ends_leaves_nothing_to_the_next() -> None:
         sent(pace, 5.0, kept=0.01)
         pace.on_through()
     assert sent(pace, 5.0001, kept=0.00001) == 0.001
-    assert pace.may_go_on(0, 5.0003)
+    assert pace.may_go_on(0, END, 5.0003)
