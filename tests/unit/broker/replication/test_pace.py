@@ -87,5 +87,5 @@ def test_a_backlog_that_ends_leaves_nothing_to_the_next() -> None:
     for _ in range(100):  # as fast as it goes, while nobody sends
         sent(pace, 5.0, kept=0.01)
         pace.on_through()
-    assert sent(pace, 5.0001, kept=0.00001) == 0.001
-    assert pace.may_go_on(0, END, 5.0003)
+    assert sent(pace, 5.0 + DUE / 2) == 0.001
+    assert pace.may_go_on(0, END, 5.0 + 1.1 * DUE)
