@@ -50,6 +50,10 @@ M = TypeVar("M")
 T = TypeVar("T")
 
 
+#: Bytes that a connection may gather before oneway sends let it write them.
+_WRITE_FIRST = 1 << 20
+
+
 class Sender:
     """Sends for one producer; on its loop, but for what says "any thread".
 
@@ -355,6 +359,8 @@ class Sender:
             hooked = bool(remoting.hooks)
             if place is not None and not hooked:
                 await place.come(max(0.001, attempts.rest(self.now())))
+            if conn.out_bytes > _WRITE_FIRST:
+                conn.flush()
             if conn.writing_paused and not await conn.takes_again(limit):
                 raise TooManyRequests(f"{address}: has taken nothing for {limit:g} s: the message was not sent")
             data = self._frames.frame(send, step.queue, next_opaque(), instance.account, oneway=True)

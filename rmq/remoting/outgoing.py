@@ -6,6 +6,7 @@ What the peer does not take is counted for all connections together by :mod:`rmq
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -20,8 +21,6 @@ __all__ = ["Outgoing", "Transport"]
 
 #: Answers gathered to more bytes are written before the tick ends, so that what the peer does not take is seen.
 _AT_ONCE = 64 << 10
-#: Requests are joined to pieces of about so many bytes: a burst is not held in memory twice.
-_AT_ONCE_OURS = 256 << 10
 
 
 class Transport(Protocol):
@@ -70,7 +69,7 @@ class Outgoing(Calls):
     def __init__(self, endpoint: Endpoint, *, inbound: bool) -> None:
         super().__init__()
         self._endpoint = endpoint
-        self._at_once = _AT_ONCE if inbound else _AT_ONCE_OURS
+        self._at_once = _AT_ONCE if inbound else sys.maxsize
         self._dirty = False
         self._transport: Transport
         self.closed = False
