@@ -18,6 +18,10 @@ from rmq.runtime.world import Clock
 
 __all__ = ["Openings"]
 
+#: Bytes that are written together, while the transport takes them at once: a burst is not held in memory twice. What it
+#: does not take is left to the end of the tick, so that nothing of a burst is refused for what lies there.
+_PIECE = 256 << 10
+
 
 class _Frame(NamedTuple):
     data: bytes
@@ -83,6 +87,8 @@ class Openings:
                     conn.call_frame(data, opaque, left_for_answer(timeout, now - since - still.seconds), done)
                 except Exception as error:
                     done(error)
+                if _PIECE < conn.out_bytes < 4 * _PIECE and conn.unsent() < _PIECE:
+                    conn.flush()
 
     def _expire(self, address: str, opening: _Opening) -> None:
         """Tell those whose time is up; the others wait on."""
