@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
+import rmq
 from rmq.cli.command import invoke
 from rmq.cli.mqadmin.commands import root as mqadmin
 from tests.support.exchange.dledger import DLedgerTurn
 from tests.support.exchange.turn import QUEUE_ENTRIES, SMALL, Turn, handed_over, verified
 from tests.support.exchange.view import View
+from tests.support.kills.killer import OsTree
+from tests.support.peers import ToolMissing, skip_or_fail
+from tests.support.peers.groups import start_group
 from tests.support.peers.ports import free_port
-from tests.support.store_scan import LogScan, Record
+from tests.support.store_scan import LogScan, Record, scan_log
 
 #: Sizes of files: the new store's are to be as the tests read them.
 SIZES = (
@@ -88,3 +94,32 @@ def test_all_that_a_dledger_broker_told_is_told_by_plain_ones(tmp_path: Path) ->
             turn.view()
             turn.stop()
         verified(copy)
+
+
+def test_a_majority_of_killed_members_has_all_that_was_acknowledged(tmp_path: Path, say: Callable[[str], None]) -> None:
+    """All three are killed while messages of up to 4 MiB come; two of their directories are enough."""
+    size = 16 << 20
+    try:
+        group = start_group("java-4.9.4", properties={"mappedFileSizeCommitLog": str(size)})
+    except ToolMissing as missing:
+        skip_or_fail(missing)
+    acknowledged: set[bytes] = set()
+    with group:
+        leader = group.leader()
+        sizes = [4_000_000 if number % 9 == 0 else 500 for number in range(60)]
+        # No body that gets shorter by being compressed.
+        bodies = [b"%d " % number + Random(number).randbytes(length) for number, length in enumerate(sizes)]
+        with rmq.Producer("dledger", namesrv=group.namesrv, send_msg_timeout=20) as producer:
+            for body in bodies:
+                if producer.send(rmq.Message("Large", body)).send_status.name == "SEND_OK":
+                    acknowledged.add(body[:200])
+        for name in (leader, *sorted(set(group.members) - {leader})):
+            group.kill(name)
+        stores = [group.members[name].store for name in sorted(group.members)][:2]
+        words = ["store", "import-dledger", *map(str, stores), "-s", str(tmp_path / "new"), *SIZES, "--yes"]
+        assert invoke(mqadmin, "mqadmin", [*words, "--members", "3"]) == 0
+    found = scan_log(OsTree(), str(tmp_path / "new/commitlog"), size)
+    assert found.blanks, "rolled files"
+    assert acknowledged <= {record.body[:200] for record in found.records}
+    assert len(acknowledged) == len(bodies)
+    say(f"{len(found.records)} messages of {len(found.blanks) + 1} files from two of three killed members of Java's")

@@ -102,6 +102,8 @@ def _print_plan(settings: StoreSettings, plan: Plan) -> None:
             f"left out: the {plan.left_out} entries behind that, of which nobody here knows whether they were "
             "committed; give more of the members, with --members, or take them with --everything"
         )
+    if plan.config != plan.member.root:
+        click.echo(f"topics, groups and their progress: of {plain(plan.config)}, which are the newest")
     topics = "topics.json cannot be read" if plan.topics is None else f"{plan.topics} topics"
     click.echo(
         f"new store: {plain(settings.root)}, {topics}; it may need {plan.needed >> 20} MiB, {plan.free >> 20} MiB are "
@@ -148,6 +150,7 @@ def _plan_json(settings: StoreSettings, plan: Plan) -> dict[str, object]:
             for member in (plan.member, *plan.others)
         ],
         "from": plan.member.root,
+        "config": plan.config,
         "upto": plan.upto,
         "why": plan.why,
         "entries": plan.entries,

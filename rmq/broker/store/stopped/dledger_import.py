@@ -176,7 +176,7 @@ class _Import:
         self._progress("", 0, 0)
 
     def _copy_config(self) -> None:
-        source, target = (os.path.join(root, "config") for root in (self._plan.member.root, self._place))
+        source, target = (os.path.join(root, "config") for root in (self._plan.config, self._place))
         if not self._files.is_dir(source):
             return
         for name in self._files.list(source):
@@ -193,7 +193,8 @@ class _Import:
         begin = logs[0].start
         done.log_start = begin - len(before.paths) * plan.member.file_size
         writer = LogWriter(self._files, self._settings.commit_log_paths[0], done.log_start, plan.member.file_size)
-        deleted = DeletedTopics(reading, plan.member.root, segment_size(plan.member.file_size))
+        roots = [member.root for member in (plan.member, *plan.others)]
+        deleted = DeletedTopics(reading, plan.config, roots, segment_size(plan.member.file_size))
         records = Records(writer, deleted)
         try:
             for path in before.paths:

@@ -55,7 +55,9 @@ class Plan:
     upto: int
     #: Why that one, in words.
     why: str
-    #: Topics that the member has, and groups with offsets; None = its file cannot be read.
+    #: The root of the member whose topics, groups and progress are taken: the newest that are here.
+    config: str
+    #: How many topics it has; None = its file cannot be read.
     topics: int | None
     #: Bytes that the new store may need, and that are free where it is to be.
     needed: int
@@ -109,7 +111,8 @@ def look(
     needed = best.end - best.start + (best.last - best.first + 1) * _BESIDE + _INDEX_HEAD
     free = files.usage(_existing(files, to)).free
     others = tuple(member for member in found if member is not best)
-    return Plan(best, others, upto, why, _count_topics(files, best.root), needed, free)
+    config = max((best, *others), key=lambda member: _age(files, member.root)).root
+    return Plan(best, others, upto, why, config, _count_topics(files, config), needed, free)
 
 
 def _member(files: Files, root: str, data: str | None) -> Member:
@@ -180,6 +183,15 @@ def topics_of(files: Files, root: str) -> TopicConfigTable | None:
         except (OSError, ProtocolError, ValueError):
             continue
     return None
+
+
+def _age(files: Files, root: str) -> tuple[int, int, int]:
+    """How new the tables of a member are: followers take them from their leader, every ten seconds."""
+    table = topics_of(files, root)
+    version = None if table is None else table.data_version
+    path = os.path.join(root, "config", "consumerOffset.json")
+    written = files.mtime_ms(path) if files.exists(path) else 0
+    return (-1, -1, written) if version is None else (version.counter, version.timestamp, written)
 
 
 def _count_topics(files: Files, root: str) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter, OrderedDict
+from collections.abc import Sequence
 from struct import Struct
 
 from rmq.broker.store.log.files import file_name
@@ -31,15 +32,18 @@ _pair = Struct(">ii")
 
 
 class DeletedTopics:
-    """Topics of which the member has neither a line in topics.json nor queues: their records are nobody's."""
+    """Topics of which no member has a line in topics.json or queues: their records are nobody's.
 
-    def __init__(self, files: Files, root: str, segment: int) -> None:
+    :param root: of the member whose topics.json is taken.
+    :param roots: of all members that are here.
+    """
+
+    def __init__(self, files: Files, root: str, roots: Sequence[str], segment: int) -> None:
         table = topics_of(files, root)
-        folder = os.path.join(root, "consumequeue")
+        folders = [os.path.join(one, "consumequeue") for one in roots]
+        queues = [name for folder in folders if files.is_dir(folder) for name in files.list(folder)]
         #: None = nobody knows.
-        self._there = (
-            {*table.topic_config_table, *files.list(folder)} if table is not None and files.is_dir(folder) else None
-        )
+        self._there = {*table.topic_config_table, *queues} if table is not None and queues else None
         version = None if table is None else table.data_version
         #: Counter and timestamp of topics.json.
         self.version = (0, 0) if version is None else (version.counter, version.timestamp)

@@ -153,6 +153,18 @@ def test_of_a_majority_the_one_that_would_lead_is_taken_whole(tmp_path: Path) ->
     assert brought(tmp_path / "one", *(one.root for one in members)).messages == 4, "of how many members is not said"
 
 
+def test_topics_and_groups_are_those_of_the_member_that_has_the_newest(tmp_path: Path, member: DLedgerFiles) -> None:
+    """A follower takes them from its leader every ten seconds, and may have none yet."""
+    shutil.copytree(member.root, tmp_path / "n1")
+    shutil.rmtree(member.root / "config")
+    member.add(message("T", queue_offset=30), message("U"))
+    member.config(topics='{"dataVersion":{"counter":1,"timestamp":1},"topicConfigTable":{}}')
+    done = brought(tmp_path / "new", member.root, tmp_path / "n1", members=3)
+    assert done.messages == 62
+    assert (tmp_path / "new/config/topics.json").read_bytes() == (tmp_path / "n1/config/topics.json").read_bytes()
+    assert done.deleted == {"U": 1}
+
+
 def flip(member: DLedgerFiles, index: int, at: int) -> None:
     position = member.places[index][0] + at
     path = member.data / f"{position - position % FILE_SIZE:020}"
