@@ -6,12 +6,12 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from typing import Any
 
 from rmq.broker.raft.met import number
 from rmq.broker.raft.record_ends import RecordEnds
 from rmq.broker.raft.sidecar import Kept, Sidecar
+from rmq.broker.raft.spans import Spans
 from rmq.broker.store.log.gate import Gate
 from rmq.broker.store.store import Store
 from rmq.broker.store.trouble import Trouble
@@ -84,8 +84,11 @@ class RaftDriver:
         #: As ``raft/vote`` has it: term, vote, and the number of a disk that is not counted yet.
         self._hard = (kept.term, kept.vote, self._number if kept.returning else 0)
         self._path = _path_of(kept.starts, self._log.start, self._log.end, empty=not self._log.segments)
-        self._ends = RecordEnds(self._read_written, self._log.file_size, self._path.end)
+        self._spans = Spans(self._log, send)
+        self._ends = RecordEnds(self._spans.read, self._log.file_size, self._path.end)
         self._noted = kept.commit
+        #: Up to where the group has said that its log is committed.
+        self._said = 0
         self._effects: deque[Effect] = deque()
         #: An effect is being carried out: others wait.
         self._busy = False
@@ -143,7 +146,7 @@ class RaftDriver:
             raise StoreError(commit_log.gate_reason())
         # What queues have is records, and behind the last of those are more, and perhaps half of one.
         known = max(commit_log.start, *(queue.max_phys for queue in store.queues), 0)
-        await self._warm(known, commit_log.end)
+        await self._spans.warm(known, commit_log.end)
         self._ends.begin(known)
         self._ends.written(commit_log.end)
         if commit_log.segments and commit_log.end > self._ends.last:
@@ -385,7 +388,7 @@ class RaftDriver:
         match effect:
             case Send(to, message):
                 if isinstance(message, Append) and message.after.end > message.before.end:
-                    return self._send_span(to, message)
+                    return self._spans.send(to, message)
                 self._send(to, message)
             case Commit(end):
                 self._committed(end)
@@ -403,36 +406,8 @@ class RaftDriver:
                 return self._reset(at)
         return None
 
-    def _send_span(self, to: str, message: Append) -> Coroutine[Any, Any, None] | None:
-        at, end, size = message.before.end, message.after.end, self._log.file_size
-        pieces = []
-        if at < self._log.start:
-            return None  # deleted since: the member asks again
-        while at < end:
-            behind = min(end, at - at % size + size)
-            piece = self._log.read(at, behind - at)
-            if piece is None:
-                return self._send_cold(to, message)
-            pieces.append(piece)
-            at = behind
-        self._send_bytes(to, message, pieces)
-        return None
-
-    async def _send_cold(self, to: str, message: Append) -> None:
-        at, end, size = message.before.end, message.after.end, self._log.file_size
-        pieces = []
-        while at < end:
-            behind = min(end, at - at % size + size)
-            pieces.append(await self._log.read_cold(at, behind - at))
-            at = behind
-        self._send_bytes(to, message, pieces)
-
-    def _send_bytes(self, to: str, message: Append, pieces: list[bytes]) -> None:
-        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        if len(data) == message.after.end - message.before.end:  # else it was deleted meanwhile
-            self._send(to, replace(message, data=data))
-
     def _committed(self, end: int) -> None:
+        self._said = end
         known = end if self.leads is not None else self._ends.before(end)
         if known >= 0:
             self._ends.committed(known)
@@ -486,18 +461,12 @@ class RaftDriver:
         if to.end < self._log.end:
             await self._store.truncate(to.end)
             known = max(self._log.start, *(queue.max_phys for queue in self._store.queues), 0)
-            await self._warm(known, to.end)
+            await self._spans.warm(known, to.end)
             self._ends.cut(to.end, known)
+            # Where records end before that was not known when it was said that they are committed.
+            self._committed(self._said)
         self._path.cut(to)
         await self._sidecar.save_terms(self._path.starts)
-
-    async def _warm(self, start: int, end: int) -> None:
-        """Have in memory what is read next."""
-        size = self._log.file_size
-        while start < end:
-            behind = min(end, start - start % size + size, start + (1 << 20))
-            await self._log.read_cold(start, behind - start)
-            start = behind
 
     async def _reset(self, at: Position) -> None:
         if self._log.end > self._log.start:
@@ -510,12 +479,6 @@ class RaftDriver:
         await self._sidecar.save_terms((at,))
         self._path.reset(at)
         self._ends.begin(at.end)
-
-    def _read_written(self, offset: int, size: int) -> bytes:
-        data = self._log.read(offset, size)
-        if data is None or len(data) != size:
-            raise OSError(f"the log cannot be read at {offset}")
-        return data
 
 
 def _path_of(starts: tuple[Position, ...], start: int, end: int, *, empty: bool) -> TermPath:

@@ -69,7 +69,7 @@ class RecordEnds:
         del self._ends[bisect_right(self._ends, to) :]
         if not self._ends:
             self._ends.append(known)
-            self.written(to)
+        self.written(to)
 
     def begin(self, at: int) -> None:
         """The log begins anew."""

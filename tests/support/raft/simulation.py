@@ -335,5 +335,11 @@ def run(seed: int, bugs: Bugs = Bugs(), deaths: Deaths | None = None) -> Simulat
         sim.until(sim.time + 0.5)
     sim.produce = lambda: None  # type: ignore[method-assign]
     sim.until(sim.time + 2)
-    sim.check_end()
+    try:
+        sim.check_end()
+    except Unsafe:
+        if sim.time >= _FAULTS + _QUIET:
+            raise
+        sim.until(_FAULTS + _QUIET)
+        sim.check_end()
     return sim

@@ -48,6 +48,13 @@ def test_a_cut_is_where_a_record_ends_or_behind_the_last_whole_one() -> None:
     assert log.ends.last == 100
 
 
+def test_a_cut_between_the_records_of_a_span_finds_where_they_end() -> None:
+    log = Written(record(100) + record(120) + record(90))
+    log.upto(310)
+    log.ends.cut(220, 0)
+    assert (log.ends.last, log.ends.before(220)) == (220, 220)
+
+
 def test_what_is_committed_is_floored_to_what_is_known() -> None:
     log = Written(record(100) + record(120) + record(90))
     for end in (100, 220, 310):
