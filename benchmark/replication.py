@@ -217,13 +217,13 @@ def catch_up(program: Path, options: argparse.Namespace) -> tuple[float, float]:
         before = [cpu_ns(broker) for broker in (one.master, slave)]
         behind = producers(size / _FASTEST)
         used = [(cpu_ns(broker) - was) / 1e6 for broker, was in zip((one.master, slave), before, strict=True)]
-        took, came = time.monotonic() - begun, end_of(slave) - begun_at
+        took, came, trailing = time.monotonic() - begun, end_of(slave) - begun_at, trails(slave)
         if begun_at + came >= backlog:
             raise BenchmarkError("benchmark: the slave had the backlog before the producers were done: --backlog MORE")
         mib = came / (1 << 20)
         print(
             f"  catch-up: CPU of the master {used[0] / mib:.2f} ms, of the slave {used[1] / mib:.2f} ms for each MiB; "
-            f"{trails(slave) >> 20} of {came >> 20} MiB are in no queue yet"
+            f"{trailing >> 20} of {(begun_at + came) >> 20} MiB are in no queue yet"
         )
         os.kill(slave.daemon.pid, signal.SIGSTOP)
         share = min(used[1] / 1e3 / took, 1.0)
