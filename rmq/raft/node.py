@@ -396,7 +396,10 @@ class RaftNode:
         path, at = self.path, message.at
         if not path.contains(at):
             if at.end < self.commit:
-                return  # it was overtaken: what it begins with has been here, and was deleted
+                # What it begins with has been here, and was deleted: it is asked for what follows what is committed.
+                of = path.through(Position(0, self.commit - 1)).term
+                self._reply(message.source, rejected=at, nearest=Position(of, self.commit))
+                return
             path.reset(at)
             self._stored = at
             self._do(Reset(at))

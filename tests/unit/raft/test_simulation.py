@@ -28,6 +28,11 @@ def test_lives(first: int) -> None:
         run(seed)
 
 
+@pytest.mark.parametrize("seed", [52328, 63025])
+def test_a_member_that_has_deleted_more_than_its_leader_is_told_the_rest(seed: int) -> None:
+    run(seed)
+
+
 # -- planted bugs
 
 
