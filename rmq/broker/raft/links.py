@@ -165,8 +165,8 @@ class Links:
 
     def introduce(self) -> None:
         """Say again who this is: there is more to say."""
-        for one, link in self._out.items():
-            link.send(self._introduction(one))
+        for link in self._out.values():
+            link.introduce()
 
     def _is_here(self, one: str) -> bool:
         return any(other.hello is not None and other.hello.source == one for other in self._in)
@@ -181,13 +181,15 @@ class Links:
         trouble = Trouble(self._world.clock, log, f"connecting to {one} of the group", "it is tried again")
         tls = self._peer_tls
         while True:
-            link = Outgoing(self._introduction(one), self._world.clock.monotonic, partial(self._taken_by, one))
+            # What there is more to say while it is being opened is said with the first word, or behind it.
+            link = self._out[one] = Outgoing(
+                partial(self._introduction, one), self._world.clock.monotonic, partial(self._taken_by, one)
+            )
             try:
                 async with patience.timeout(_CONNECT):
                     await self._world.network.connect(
                         partial(_made, link), host, port, ssl_context=None if tls is None else tls.context
                     )
-                self._out[one] = link
                 if link.host is not None:
                     self._where[one] = link.host
                 why = await link.ended

@@ -23,12 +23,12 @@ _UNSENT = 8 << 20
 class Outgoing(asyncio.Protocol):
     """The connection to a member.
 
-    :param hello: says who speaks; the first unit.
+    :param hello: gives what says who speaks, as it is when the connection is there; the first unit.
     :param now: monotonic seconds.
     :param heard: called when the other has said that it hears.
     """
 
-    def __init__(self, hello: bytes, now: Callable[[], float], heard: Callable[[], None]) -> None:
+    def __init__(self, hello: Callable[[], bytes], now: Callable[[], float], heard: Callable[[], None]) -> None:
         self._hello = hello
         self._now = now
         self._heard = heard
@@ -54,7 +54,7 @@ class Outgoing(asyncio.Protocol):
             return
         name = self._transport.get_extra_info("peername")
         self.host = addresses.host(name[0]) if name else None
-        self._transport.write(self._hello)
+        self._transport.write(self._hello())
 
     def data_received(self, data: bytes) -> None:
         self._unheard = None
@@ -82,6 +82,11 @@ class Outgoing(asyncio.Protocol):
             return
         if transport.get_write_buffer_size() + len(unit) <= _UNSENT:
             transport.write(unit)
+
+    def introduce(self) -> None:
+        """Say again who speaks: there is more to say. It is short, and nobody asks for it again: never lost."""
+        if self._transport is not None:
+            self._transport.write(self._hello())
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end(None)
