@@ -34,6 +34,7 @@ from rmq.broker.settings import BrokerSettings
 from rmq.broker.store.log.gate import Gate
 from rmq.broker.store.start.progress import Progress
 from rmq.broker.store.store import Store
+from rmq.broker.topics.regained import regain
 from rmq.broker.wiring.access import make_access, sign
 from rmq.broker.wiring.admin import make_handlers
 from rmq.broker.wiring.front import make_front, make_server
@@ -284,9 +285,14 @@ class BrokerApp:
 
     async def _become(self, master: bool) -> None:
         """The group has elected this broker, or another one."""
-        group = self.group
-        if group is not None:
-            await self.roles.become(Role.master() if master else Role.slave(group.peers.follower_id))
+        group, slave, store = self.group, self.roles.slave, self.store
+        if group is None:
+            return
+        since = None if slave is None else slave.metadata.topics_as_of
+        await self.roles.become(Role.master() if master else Role.slave(group.peers.follower_id))
+        if master:
+            least = self.settings.default_topic_queue_nums
+            regain(self.tables.topics, store.queues, store.log.end if since is None else since, least)
 
     def _let_pops_go(self) -> None:
         if self.roles.master is not None:

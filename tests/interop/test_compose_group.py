@@ -9,28 +9,6 @@ from pathlib import Path
 from tests.support.interop.composed import Composed, composed, until
 
 _COUNT = 100
-_SEND = """
-import sys
-from rmq import Message, Producer
-with Producer("p", namesrv=sys.argv[1]) as producer:
-    results = [producer.send(Message("Group", b"%d" % number)) for number in range(int(sys.argv[2]))]
-print(*sorted({one.send_status.name for one in results}))
-"""
-_CONSUME = """
-import sys, threading
-from rmq import PushConsumer
-consumer = PushConsumer("g", namesrv=sys.argv[1], consume_from_where="CONSUME_FROM_FIRST_OFFSET")
-got, all_of_them = [], threading.Event()
-@consumer.on("Group")
-def handle(message):
-    got.append(message.body)
-    if len(got) == int(sys.argv[2]):
-        all_of_them.set()
-consumer.start()
-all_of_them.wait(60)
-consumer.shutdown()
-print(len(got))
-"""
 
 
 def test_a_group_goes_on_without_its_leader(tmp_path: Path) -> None:
@@ -49,13 +27,13 @@ def _serve(made: Composed) -> None:
     brokers = [made.addresses[name] for name in ("n0", "n1", "n2")]
     until(sound)
     assert made.ask("mqadmin", "updateTopic", "-n", made.namesrv, "-c", "RaftCluster", "-t", "Group")
-    assert made.run(_SEND, _COUNT) == "SEND_OK"
+    assert made.send("Group", _COUNT) == "SEND_OK@RaftNode00"
     leader = re.findall(r"RaftNode00 +0 +(\S+):10911", _list(made))[0]
     name = next(one for one, address in made.addresses.items() if address == leader)
     made.kill(name)
     made.kill("namesrv-b")
-    assert made.run(_SEND, _COUNT) == "SEND_OK"
-    assert made.run(_CONSUME, 2 * _COUNT) == str(2 * _COUNT)
+    assert made.send("Group", _COUNT) == "SEND_OK@RaftNode00"
+    assert made.consumed("Group", 2 * _COUNT) == 2 * _COUNT
     made.up("namesrv-b")
     made.up(name)
     until(sound)

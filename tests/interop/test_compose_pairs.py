@@ -8,28 +8,6 @@ from pathlib import Path
 from tests.support.interop.composed import Composed, composed, until
 
 _COUNT = 100
-_SEND = """
-import sys
-from rmq import Message, Producer
-with Producer("p", namesrv=sys.argv[1]) as producer:
-    results = [producer.send(Message("Pairs", b"%d" % number)) for number in range(int(sys.argv[2]))]
-print(*sorted({f"{one.send_status.name}@{one.message_queue.broker_name}" for one in results}))
-"""
-_CONSUME = """
-import sys, threading
-from rmq import PushConsumer
-consumer = PushConsumer("g", namesrv=sys.argv[1], consume_from_where="CONSUME_FROM_FIRST_OFFSET")
-got, all_of_them = set(), threading.Event()
-@consumer.on("Pairs")
-def handle(message):
-    got.add(message.body)
-    if len(got) == int(sys.argv[2]):
-        all_of_them.set()
-consumer.start()
-all_of_them.wait(60)
-consumer.shutdown()
-print(len(got))
-"""
 
 
 def test_two_pairs_serve_and_one_goes_on_without_its_master(tmp_path: Path) -> None:
@@ -54,13 +32,13 @@ def serve(made: Composed) -> None:
         return sum(line.split()[:2] == ["#InSyncSlaveNum", "1"] for line in told.splitlines()) == 2
 
     until(in_sync)
-    assert made.run(_SEND, _COUNT) == "SEND_OK@broker-a SEND_OK@broker-b"
+    assert made.send("Pairs", _COUNT) == "SEND_OK@broker-a SEND_OK@broker-b"
     until(lambda: any('"Pairs"' in file.read_text() for file in (made.folder / "broker-a-s").rglob("topics.json")))
     made.kill("broker-a")
-    assert made.run(_CONSUME, _COUNT) == str(_COUNT)
+    assert made.consumed("Pairs", _COUNT) == _COUNT
     made.up("broker-a")
     until(in_sync)
-    assert made.run(_SEND, _COUNT) == "SEND_OK@broker-a SEND_OK@broker-b"
+    assert made.send("Pairs", _COUNT) == "SEND_OK@broker-a SEND_OK@broker-b"
     for process in made.processes.values():
         process.send_signal(signal.SIGTERM)
     assert {name: process.wait(40) for name, process in made.processes.items()} == dict.fromkeys(made.services, 0)

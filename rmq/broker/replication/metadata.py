@@ -78,8 +78,9 @@ class _Table:
         #: The answer taken over last, and the connection it came over: while that holds, the master has not restarted.
         self.body = b""
         self.conn: Conn | None = None
-        #: When it was taken over last, monotonic seconds.
+        #: When it was taken over last, monotonic seconds; and where the log here ended when it was asked for.
         self.taken_at: float | None = None
+        self.as_of: int | None = None
 
 
 class BesideTables(NamedTuple):
@@ -165,6 +166,11 @@ class MetadataSync:
         now = self._clock.monotonic()
         tables = (*self._plain, *self._progress)
         return [(table.name, now - table.taken_at) for table in tables if table.taken_at is not None]
+
+    @property
+    def topics_as_of(self) -> int | None:
+        """Where the log ended when the topics here were the master's; None = not since this broker follows."""
+        return self._plain[0].as_of
 
     @property
     def behind(self) -> int | None:
@@ -261,7 +267,7 @@ class MetadataSync:
     async def _take(self, table: _Table, body: bytes, conn: Conn | None, end: int) -> None:
         same = conn is not None and conn is table.conn
         if same and body == table.body:
-            table.taken_at = self._clock.monotonic()
+            table.taken_at, table.as_of = self._clock.monotonic(), end
             return
         self._end = end
         try:
@@ -270,7 +276,7 @@ class MetadataSync:
             table.trouble.failed(error)
             return
         table.body, table.conn = body, conn
-        table.taken_at = self._clock.monotonic()
+        table.taken_at, table.as_of = self._clock.monotonic(), end
         table.trouble.over()
 
     # -- taking over

@@ -25,6 +25,28 @@ from tests.support.daemons import ROOT, environment
 __all__ = ["Composed", "composed", "until"]
 
 _PATIENCE = 60.0
+_SEND = """
+import sys
+from rmq import Message, Producer
+with Producer("p", namesrv=sys.argv[1]) as producer:
+    results = [producer.send(Message(sys.argv[2], b"%d" % number)) for number in range(int(sys.argv[3]))]
+print(*sorted({f"{one.send_status.name}@{one.message_queue.broker_name}" for one in results}))
+"""
+_CONSUME = """
+import sys, threading
+from rmq import PushConsumer
+consumer = PushConsumer("g", namesrv=sys.argv[1], consume_from_where="CONSUME_FROM_FIRST_OFFSET")
+got, all_of_them = [], threading.Event()
+@consumer.on(sys.argv[2])
+def handle(message):
+    got.append(message.body)
+    if len(got) == int(sys.argv[3]):
+        all_of_them.set()
+consumer.start()
+all_of_them.wait(60)
+consumer.shutdown()
+print(len(got))
+"""
 
 
 def ip(*words: str, check: bool = True) -> None:
@@ -104,9 +126,17 @@ class Composed:
         )  # fmt: skip
         return ended.stdout if not ended.returncode else ""
 
-    def run(self, program: str, count: int) -> str:
-        """What a program of the SDK prints at the client's machine; it gets the name servers and a number."""
-        words = ["ip", "netns", "exec", self._space("client"), sys.executable, "-c", program, self.namesrv, str(count)]
+    def send(self, topic: str, count: int) -> str:
+        """Send so many messages from the client's machine; the statuses they had, each with its broker."""
+        return self._run(_SEND, topic, count)
+
+    def consumed(self, topic: str, count: int) -> int:
+        """How many messages a new group gets there, which waits for so many."""
+        return int(self._run(_CONSUME, topic, count))
+
+    def _run(self, program: str, topic: str, count: int) -> str:
+        words = ["ip", "netns", "exec", self._space("client"), sys.executable, "-c", program]
+        words += [self.namesrv, topic, str(count)]
         ended = subprocess.run(words, env=environment(self.folder), capture_output=True, text=True, timeout=100)
         assert not ended.returncode, ended.stderr[-2000:]
         return ended.stdout.strip()

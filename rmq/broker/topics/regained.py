@@ -1,0 +1,48 @@
+"""Topics whose messages have come, and no word of them.
+
+The members of a group take topics over from the one that leads, every second. Messages do not wait for that: whoever
+leads next may have what was acknowledged in a topic, or a queue, that it was not told of. Nobody could read it there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Iterable
+
+from rmq.broker.store.state import Queue
+from rmq.broker.topics.names import topic_name_fault
+from rmq.broker.topics.table import PERM_READ_WRITE, TopicTable
+from rmq.protocol.bodies.topic import TopicConfig
+from rmq.protocol.names import is_dlq_topic, is_lmq, is_retry_topic, is_system_topic
+
+__all__ = ["regain"]
+
+log = logging.getLogger(__name__)
+
+
+def regain(topics: TopicTable, queues: Iterable[Queue], since: int, least: int) -> None:
+    """Have every queue with messages readable that nobody has taken back.
+
+    :param since: where the log ended when the topics were taken over last: who has fewer queues than messages behind it
+        need has had more since. What lies before may be out of reach as somebody wanted it.
+    :param least: queues of a topic that is made anew, at least, but for those of groups.
+    """
+    needed: dict[str, int] = {}
+    for queue in queues:
+        topic = queue.topic
+        if is_system_topic(topic) or is_lmq(topic):  # made when it is needed; has no configuration
+            continue
+        if queue.next > queue.min and (queue.max_phys > since or topic not in topics):
+            needed[topic] = max(needed.get(topic, 0), queue.id + 1)
+    for topic, count in needed.items():
+        config = topics.get(topic)
+        if config is None:
+            if topic_name_fault(topic) is None:
+                count = count if is_retry_topic(topic) or is_dlq_topic(topic) else max(count, least)
+                topics.put(TopicConfig(topic, count, count, PERM_READ_WRITE))
+                log.warning("topic %s has messages and nobody has told of it: it has %d queues now", topic, count)
+        elif config.read_queue_nums < count:
+            write = max(config.write_queue_nums, count)
+            topics.put(dataclasses.replace(config, read_queue_nums=count, write_queue_nums=write))
+            log.warning("topic %s has newer messages in its queue %d: it has %d queues now", topic, count - 1, count)

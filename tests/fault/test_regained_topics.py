@@ -1,0 +1,49 @@
+"""A leader dies before the others have heard of a topic, or of its new queues: what was acknowledged is consumed."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from rmq.aio import AdminClient, Producer, PushConsumer
+from rmq.client.message import Message, MessageQueue
+from tests.support.raft.brokers import GroupCluster
+from tests.support.virtual import eventually, in_virtual_time
+
+
+@pytest.mark.parametrize("was_there", [False, True])
+def test_messages_of_a_topic_that_nobody_else_has_heard_of_are_consumed(was_there: bool) -> None:
+    @in_virtual_time
+    async def scene() -> None:
+        async with GroupCluster(seed=3) as cluster, AdminClient(namesrv=cluster.namesrv_addr) as admin:
+            leader = await cluster.led_by()
+            at = f"{cluster.addresses[leader]}:10911"
+            if was_there:
+                await admin.create_and_update_topic(at, "Orders", read_queue_nums=2, write_queue_nums=2)
+                await asyncio.sleep(3)
+            await admin.create_and_update_topic(at, "Orders", read_queue_nums=12, write_queue_nums=12)
+            sent = set()
+            async with Producer("p", namesrv=cluster.namesrv_addr) as producer:
+                for queue in (1, 9, 11):
+                    body = b"%d" % queue
+                    await producer.send(Message("Orders", body), queue=MessageQueue("Orders", "group", queue))
+                    sent.add(body)
+            await cluster.kill(leader)
+            others = [app for name, app in cluster.members.items() if name != leader]
+            configs = [app.tables.topics.get("Orders") for app in others]
+            assert all(one is None or one.read_queue_nums == 2 for one in configs), "they had heard of it"
+
+            got: set[bytes] = set()
+            consumer = PushConsumer("g", namesrv=cluster.namesrv_addr, consume_from_where="CONSUME_FROM_FIRST_OFFSET")
+
+            @consumer.on("Orders")
+            async def take(message: Message) -> None:
+                got.add(bytes(message.body))
+
+            await cluster.led_by()
+            await consumer.start()
+            await eventually(lambda: got == sent, 90)
+            await consumer.shutdown()
+
+    scene()
