@@ -65,7 +65,8 @@ spark-matrix: $(foreach version,$(SPARK_VERSIONS),$(VENV)/spark-$(version)/.test
 torture: $(VENV)/.test
 	@RMQ_TORTURE=1 $(BIN)/python -m pytest tests/fault tests/unit/spark/source/test_spark_histories.py \
 		tests/spark/test_spark_histories.py tests/spark/test_spark_two_drivers.py tests/interop/test_ha_stream.py \
-		tests/interop/test_group_histories.py tests/interop/test_pop_histories.py tests/unit/raft -s --timeout=0 $(PYTEST_ARGS)
+		tests/interop/test_group_histories.py tests/interop/test_pop_histories.py tests/interop/test_failover_clients.py \
+		tests/unit/raft -s --timeout=0 $(PYTEST_ARGS)
 
 mutants: $(VENV)/.test
 	@$(BIN)/python -m tests.support.mutants $(MUTANTS_ARGS)
