@@ -67,15 +67,16 @@ class Probe:
 
 async def under(
     folder: Path, *rules: Rule, seconds: float = 0.3, until: Callable[[Load], bool], probe: Probe | None = None,
-    **settings: str,
+    claims: bool = False, **settings: str,
 ) -> tuple[Verdict, BrokerProcess]:  # fmt: skip
     """A life with faults under load, read while it lives, killed, recovered and read again.
 
     :param until: the load has seen what the fault does; on a busy machine that is later than after ``seconds``.
     :param probe: asks for other things meanwhile.
+    :param claims: every send waits for the disk: one that a single flush is for is told when that fails.
     """
     broker = BrokerProcess(folder / "broker", RMQ_FLUSH_DISK_TYPE="SYNC_FLUSH", **settings)
-    load = Load(folder / "history", producers=4, pause=0.002)
+    load = Load(folder / "history", producers=4, pause=0.002, claims=claims)
     async with broker:
         address = await broker.start(*rules)
         began = time.monotonic()
@@ -130,7 +131,8 @@ def enough_for_a_roll(load: Load) -> bool:
 
 
 async def test_s08_after_one_failed_fsync_nothing_is_acknowledged(tmp_path: Path) -> None:
-    verdict, broker = await under(tmp_path, Rule("run:log.datasync.before", "errno:EIO", skip=20), until=both)
+    rule = Rule("run:log.datasync.before", "errno:EIO", skip=20)
+    verdict, broker = await under(tmp_path, rule, until=both, claims=True)
     assert verdict.counts["send unknown"], "those who waited were told 10"
     assert verdict.counts["send fail"], "those who came later were refused"
     assert "could not be forced to disk" in (broker.folder / "logs" / "broker.log").read_text()

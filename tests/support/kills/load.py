@@ -50,11 +50,12 @@ class Load:
     :param folder: where histories go.
     :param answer: seconds that an answer may take.
     :param catalogue: four topics of four queues, and bodies of up to 64 KiB.
+    :param claims: every send waits until its message is on the disk; else some do not, and some ask for no answer.
     """
 
     def __init__(
         self, folder: Path, *, producers: int = 6, consumers: int = 1, seed: int = 1, answer: float = 30.0,
-        pause: float = 0.0, world: World | None = None, catalogue: bool = False,
+        pause: float = 0.0, world: World | None = None, catalogue: bool = False, claims: bool = False,
     ) -> None:  # fmt: skip
         self.folder = folder
         self.places = CATALOGUE if catalogue else PLACES
@@ -64,6 +65,7 @@ class Load:
         self._seed = seed
         self._answer = answer
         self._pause = pause
+        self._claims = claims
         self._lives = 0
 
         def now() -> int:
@@ -117,8 +119,8 @@ class Load:
                 self._numbers[n] += 1
                 keys.append(f"{LARGE if self._catalogue else ''}{self._seed}.{n}.{self._numbers[n]:06d}")
             topic, queue = rng.choice(self.places)
-            wait = count > 1 or rng.random() > 0.1
-            oneway = count == 1 and rng.random() < 0.05
+            wait = count > 1 or rng.random() > 0.1 or self._claims
+            oneway = count == 1 and rng.random() < 0.05 and not self._claims
             command = send_command(topic, queue, keys, wait=wait, queues=self._queues)
             op = clerk.invoke("send", keys=keys, topic=topic, queue=queue, claims=wait and not oneway)
             try:
