@@ -184,15 +184,15 @@ def test_pulls_on_time(on: Surface) -> None:
     def blocking(queue: MessageQueue) -> float:
         offset = max(0, consumer.fetch_consume_offset(queue))
         result = consumer.pull(queue, "*", offset)
-        on.got.extend(result.messages)
         consumer.update_consume_offset(queue, result.next_begin_offset)
+        on.got.extend(result.messages)  # the last: who has seen it shuts down
         return 0.1
 
     async def coroutine(queue: MessageQueue) -> float:
         offset = max(0, await consumer.fetch_consume_offset(queue))
         result = await consumer.pull(queue, "*", offset)
-        on.got.extend(result.messages)
         consumer.update_consume_offset(queue, result.next_begin_offset)
+        on.got.extend(result.messages)
         return 0.1
 
     consumer.on(topic)(blocking if on.module is rmq else coroutine)
