@@ -17,6 +17,7 @@ import rmq
 import rmq.aio
 from rmq import Hook, Message, MessageExt, MessageQueue
 from rmq.protocol.command import Command
+from rmq.protocol.errors import NotFound, ResponseError
 from tests.support.interop import Clusters, fresh, until
 from tests.support.peers import Cluster
 
@@ -86,6 +87,14 @@ class Surface:
         with rmq.AdminClient(namesrv=self.cluster.namesrv, mq_client_api_timeout=60) as admin:
             for broker in self.cluster.brokers:
                 admin.create_and_update_topic(broker.addr, name, read_queue_nums=queues, write_queue_nums=queues)
+
+            def known() -> bool:
+                try:
+                    return len(admin.topic_route(name).queue_datas) == len(self.cluster.brokers)
+                except (NotFound, ResponseError):  # Java's tell the name servers behind their answer
+                    return False
+
+            until(known, bool)
         return name
 
     def send(self, topic: str, count: int, first: int = 0, **options: Any) -> None:
