@@ -22,10 +22,12 @@ log = logging.getLogger(__name__)
 
 
 def regain(topics: TopicTable, queues: Iterable[Queue], since: int, least: int) -> None:
-    """Have every queue with messages readable that nobody has taken back.
+    """Make topics, and queues of topics, whose messages could not be read: nobody has told of them.
 
-    :param since: where the log ended when the topics were taken over last: who has fewer queues than messages behind it
-        need has had more since. What lies before may be out of reach as somebody wanted it.
+    :param topics: what is known; changed.
+    :param queues: all that the store has.
+    :param since: commit-log offset where the log ended when the topics were taken over last. A topic with too few
+        queues for a message behind it has been given more since; one before it may be out of reach on purpose.
     :param least: queues of a topic that is made anew, at least, but for those of groups.
     """
     needed: dict[str, int] = {}
