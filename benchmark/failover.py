@@ -24,6 +24,7 @@ import statistics
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -176,12 +177,10 @@ class Probe:
         }  # fmt: skip
         while not self._ended:
             begun = time.monotonic()
-            try:
+            with suppress(RMQError):  # it is dead, or does not lead: that is what is measured
                 answer = await client.request(address, Command(310, ext=dict(ext), body=b"probe"), 1)
                 if answer.code == 0:
                     self.times.append(begun)
-            except RMQError:
-                pass  # it is dead, or does not lead: that is what is measured
             await asyncio.sleep(0.01)
 
     def end(self) -> None:

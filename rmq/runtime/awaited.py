@@ -8,6 +8,7 @@ Tasks take any object that asyncio's documentation calls future-like (``asyncio.
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
 from contextvars import Context
 from typing import Any, Generic, TypeVar, cast
@@ -19,7 +20,7 @@ T = TypeVar("T")
 _PENDING: Any = object()
 
 
-class Awaited(Generic[T]):
+class Awaited(ABC, Generic[T]):
     """A value that one coroutine awaits. On the loop only.
 
     A class of it says by :meth:`get_loop` what loop that is. Errors are no matter of its own: who awaits may be given
@@ -61,9 +62,9 @@ class Awaited(Generic[T]):
         self._asyncio_future_blocking = True
         return self
 
+    @abstractmethod
     def get_loop(self) -> asyncio.AbstractEventLoop:
         """Where whoever awaits it runs; asked while no loop does, too: one that has stopped cancels its tasks."""
-        raise NotImplementedError
 
     def add_done_callback(self, wake: Callable[[Any], object], *, context: Context | None = None) -> None:
         self._wake, self._context = wake, context

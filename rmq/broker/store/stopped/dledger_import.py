@@ -9,6 +9,7 @@ Everything is written to ``{root}.importing``, which gets the name of the new st
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 from collections import Counter
@@ -132,9 +133,8 @@ class _Import:
         try:
             if (folder := self._files.lock_directory(root, shared=True)) is not None:
                 locks.append(folder)
-            locks.append(self._files.lock(path, shared=True))
-        except FileNotFoundError:
-            pass  # copied without it
+            with contextlib.suppress(FileNotFoundError):  # copied without it
+                locks.append(self._files.lock(path, shared=True))
         except BlockingIOError:
             raise in_use(root) from None
 
