@@ -16,6 +16,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from typing import TextIO
 
 import click
 
@@ -155,7 +156,7 @@ def invoke(command: click.Command, name: str, args: Sequence[str] | None = None)
         return _fail(name, *(failure(error) if failure is not None else (str(error), FAILED)))
     except BrokenPipeError:
         # Whoever read our output has had enough; the interpreter's own flush at the end must not complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _leave(sys.stdout)
         return FAILED
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
@@ -164,6 +165,13 @@ def invoke(command: click.Command, name: str, args: Sequence[str] | None = None)
 
 
 def _fail(name: str, message: str, code: int) -> int:
-    with contextlib.suppress(OSError):  # nobody can be told: the code says it
+    try:
         click.echo(f"{name}: {' '.join(message.split())}", file=sys.stderr)
+    except OSError:  # nobody can be told: the code says it, and the interpreter's own flush at the end must not
+        _leave(sys.stderr)
     return code
+
+
+def _leave(stream: TextIO) -> None:
+    """Let what is left of a stream that nobody takes go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

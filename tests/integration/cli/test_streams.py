@@ -15,8 +15,9 @@ def shell(line: str) -> tuple[int, str]:
     """The exit code of the first program of a pipe, and standard error."""
     tool = f"{sys.executable} -m rmq.cli.mqadmin"
     ran = subprocess.run(
-        ["bash", "-c", f"{line.format(tool)}; exit ${{PIPESTATUS[0]}}"], capture_output=True, text=True, timeout=60
-    )
+        ["bash", "-c", f"{line.format(tool)}; exit ${{PIPESTATUS[0]}}"],
+        env={**os.environ, "PYTHONUNBUFFERED": ""}, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
     return ran.returncode, ran.stderr
 
 
