@@ -131,7 +131,7 @@ class RuntimeAdmin:
             found[f"{name}ThreadPoolQueueHeadWaitTimeMills"] = "0"
         timers = self._timers()
         if timers is not None:
-            found["timerReadBehind"] = str(timers.overdue()[1] // 1000)
+            found["timerReadBehind"] = str(timers.waits.overdue()[1] // 1000)
             found["timerOffsetBehind"] = str(timers.behind)
             found["timerCongestNum"] = str(len(timers))
         return found

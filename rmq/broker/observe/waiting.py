@@ -41,7 +41,7 @@ class WaitingMetrics:
         """Read what a page needs and what is not at hand."""
         of = self._of
         master = of.master()
-        self._periods = [] if master is None else await master.timers.periods(_PERIODS)
+        self._periods = [] if master is None else await master.timers.waits.periods(_PERIODS)
         now = of.clock.now_ms()
         oldest = await of.store.oldest_time()
         self._reserved_ms = max(0, now - oldest) if oldest > 0 else None
@@ -105,7 +105,7 @@ class WaitingMetrics:
 
     def _timers(self, master: MasterServices) -> Iterator[Family]:
         timers = master.timers
-        late, late_ms = timers.overdue()
+        late, late_ms = timers.waits.overdue()
         yield _single("rocketmq_timing_messages", "gauge", "Messages that wait for a time of their own", len(timers))
         yield Family(
             "rocketmq_timer_enqueue_total",

@@ -78,7 +78,7 @@ def test_a_code_far_ahead_waits_for_ever(ahead: int, relative: bool) -> None:
         broker.send("good", 1000)
         await asyncio.sleep(2)
         assert await broker.bodies() == ["good"]
-        assert await broker.service.periods([10, 10_000]) == [0, 0]
+        assert await broker.service.waits.periods([10, 10_000]) == [0, 0]
 
     with_a_restart(check)
 

@@ -400,7 +400,7 @@ def test_what_is_taken_back_is_never_delivered_not_even_after_a_kill() -> None:
 def test_what_is_taken_back_while_it_is_read_is_not_delivered(rolled: bool) -> None:
     async def check(node: SimNode, broker: TimerBroker) -> None:
         service = broker.service
-        read = service._raw
+        read = service._waiting.raw
 
         async def slow(index: int, position: int, size: int) -> bytes:
             found = await read(index, position, size)
@@ -415,8 +415,8 @@ def test_what_is_taken_back_while_it_is_read_is_not_delivered(rolled: bool) -> N
         broker.send("b", wait)
         await asyncio.sleep(1)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("rmq.broker.schedule.timers._LONGEST_SLEEP", 60.0)
-            patch.setattr(service, "_raw", slow)
+            patch.setattr("rmq.broker.schedule.waits._LONGEST_SLEEP", 60.0)
+            patch.setattr(service._waiting, "raw", slow)
             await asyncio.sleep(wait / 1000 + 1)
         assert await broker.bodies() == ["b"]
 
@@ -440,7 +440,7 @@ def test_a_message_that_names_another_takes_it_back(key: str) -> None:
 
 def test_a_message_that_waits_for_long_is_stored_anew_and_delivered_once(monkeypatch: pytest.MonkeyPatch) -> None:
     # The wall clock makes no step here: looking for one ten times a second would be most of the test.
-    monkeypatch.setattr("rmq.broker.schedule.timers._LONGEST_SLEEP", 60.0)
+    monkeypatch.setattr("rmq.broker.schedule.waits._LONGEST_SLEEP", 60.0)
 
     async def main() -> None:
         simulation = Simulation(seed=3)
