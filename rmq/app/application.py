@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, ExitStack
+from dataclasses import fields
 from inspect import iscoroutinefunction
 from itertools import chain
 from types import SimpleNamespace
@@ -19,8 +20,18 @@ from rmq.app.topic import Topic
 from rmq.client.checks import check_function, check_group, typed
 from rmq.client.consumer.listeners import ConsumeContext
 from rmq.client.life import ends, starts
-from rmq.client.settings import ClientOptions, Duration, ProducerOptions, PushConsumerOptions
+from rmq.client.settings import (
+    ClientOptions,
+    ClientSettings,
+    Duration,
+    ProducerOptions,
+    PushConsumerOptions,
+    PushConsumerSettings,
+    TracedSettings,
+    check_names,
+)
 from rmq.protocol.errors import ClientError, WrongType
+from rmq.protocol.keywords import names_of
 from rmq.runtime.aside import logger
 from rmq.runtime.ending import Parts, Stop, end_each
 from rmq.runtime.loop import loop_factory
@@ -74,6 +85,7 @@ class App:
         world: World | None = None,
         **options: Unpack[ClientOptions],
     ) -> None:
+        _check_options(App, options, TracedSettings)
         check_group(name, "DEFAULT_PRODUCER")
         if producer is not None and not isinstance(producer, Mapping):
             raise WrongType(f"producer is {producer!r:.60}: give settings by name")
@@ -127,6 +139,7 @@ class App:
         :param options: of the group's consumer; listeners of one group give the same, or all but one none.
         :raises ClientError: the topic has a listener in this group, the function's parameters do not fit, ...
         """
+        _check_options(App.listener, options, PushConsumerSettings)
         group = group or self.name
 
         def register(function: F) -> F:
@@ -301,6 +314,11 @@ class App:
 def _check_topic(topic: object) -> None:
     if not isinstance(topic, Topic):
         raise WrongType(f"the topic is {topic!r:.60}: give a Topic, as in orders = Topic[Order]('orders')")
+
+
+def _check_options(function: Callable[..., Any], options: Mapping[str, Any], settings: type[ClientSettings]) -> None:
+    """:raises UnknownOption: names the option that is no setting, and the argument or setting that was meant."""
+    check_names(options, [*names_of(function)[0], *(field.name for field in fields(settings))])
 
 
 def _annotated(function: Callable[..., Any]) -> Any:

@@ -13,6 +13,7 @@ from rmq.app.payload import PayloadError
 from rmq.client.consumer.listeners import ConsumeContext
 from rmq.client.message import MessageExt
 from rmq.protocol.errors import ClientError, WrongType
+from rmq.protocol.keywords import keywords
 from rmq.runtime.pool import on_pool
 from rmq.runtime.world import Pool
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Call", "Depends", "Plan"]
 
 
+@keywords
 class Depends:
     """Marks a parameter whose value a function makes for each message.
 

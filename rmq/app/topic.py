@@ -9,12 +9,14 @@ from rmq.app.payload import Codec, PayloadError, codec_of
 from rmq.client.checks import check_function, check_topic
 from rmq.client.message import Message
 from rmq.protocol.errors import ClientError, WrongType
+from rmq.protocol.keywords import keywords
 
 __all__ = ["Topic"]
 
 T = TypeVar("T")
 
 
+@keywords
 class Topic(Generic[T]):
     """A topic whose bodies are values of one type: ``orders = Topic[Order]("orders")``.
 

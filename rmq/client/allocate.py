@@ -16,6 +16,7 @@ from rmq.client.checks import several_queues, several_texts, typed
 from rmq.client.message import MessageQueue
 from rmq.client.shown import shown
 from rmq.protocol.errors import ClientError, WrongType
+from rmq.protocol.keywords import keywords
 
 __all__ = [
     "AllocateByMachineRoom",
@@ -71,6 +72,7 @@ class AllocateQueuesByConfig:
 
     name = "CONFIG"
 
+    @keywords
     def __init__(self, queues: Sequence[MessageQueue]) -> None:
         self._queues = several_queues(queues)
 
@@ -85,6 +87,7 @@ class AllocateByMachineRoom:
 
     name = "MACHINE_ROOM"
 
+    @keywords
     def __init__(self, rooms: Collection[str]) -> None:
         self._rooms = frozenset(several_texts(rooms, "rooms"))
 

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, is_typeddict
 from rmq.client.shown import shown
 from rmq.protocol import names
 from rmq.protocol.errors import ClientError, RMQError, WrongType
+from rmq.protocol.keywords import keywords, names_of, no_such
 from rmq.protocol.plain import plain
 from rmq.protocol.queue import MessageQueue
 
@@ -188,7 +189,8 @@ def typed(*, but: Collection[str] = (), inner: Collection[str] = ()) -> Callable
     Flags, whole numbers, texts, functions and objects of the SDK are looked at; what else a method declares is its own
     business. Texts and numbers of classes of their own, enumerations of texts above all, are handed on as plain ones.
     A misunderstood argument would otherwise mean something else (a text "false" is true), or fail somewhere
-    inside. An error of the call says of which topic or queue it is.
+    inside. An error of the call says of which topic or queue it is. An argument that none of them takes is refused with
+    the nearest name.
 
     :param but: names of arguments that the methods look at themselves.
     :param inner: methods that the SDK alone calls, some of them for every message.
@@ -198,8 +200,7 @@ def typed(*, but: Collection[str] = (), inner: Collection[str] = ()) -> Callable
         for name, method in list(vars(cls).items()):
             if inspect.isfunction(method) and (name == "__init__" or not name.startswith("_")) and name not in inner:
                 checks = _checks_of(method, (*but, "group") if name == "__init__" else but)
-                if any(checks.values()):
-                    setattr(cls, name, _checking(method, checks))
+                setattr(cls, name, _checking(method, checks) if any(checks.values()) else keywords(method))
         return cls
 
     return wrap
@@ -261,6 +262,7 @@ _CHECKS: dict[str, _Check] = {
 
 def _checking(method: Callable[..., Any], checks: dict[str, _Check | None]) -> Callable[..., Any]:
     in_order = list(checks.items())
+    takes_others = names_of(method)[1]
 
     def looked_at(value: object, name: str, check: _Check | None) -> object:
         if name != _ANY:
@@ -271,6 +273,8 @@ def _checking(method: Callable[..., Any], checks: dict[str, _Check | None]) -> C
 
     def look(given: tuple[object, ...], named: dict[str, object]) -> tuple[list[object], dict[str, object]]:
         """The arguments that the method gets."""
+        if not takes_others and not checks.keys() >= named.keys():
+            raise no_such(method, named.keys() - checks.keys())
         values = [looked_at(value, *one) for one, value in zip(in_order, given, strict=False)]
         values += given[len(values) :]  # too many: the method says so
         return values, {name: looked_at(value, name, checks.get(name)) for name, value in named.items()}

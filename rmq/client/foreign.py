@@ -4,8 +4,9 @@ that look like Java's milliseconds.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection
+
+from rmq.protocol.keywords import nearest
 
 __all__ = ["looks_like_milliseconds", "meant"]
 
@@ -21,22 +22,14 @@ _WORDS_OF_OTHERS = {
     "compression_type": "compress_type", "client_id": "instance_name",
 }  # fmt: skip
 _WORDS = {name.replace("_", ""): here for name, here in _WORDS_OF_OTHERS.items()}
-#: What Java's names have behind ours.
-_UNITS = ("timemillis", "millis", "ms")
 #: A setting that is a minute at most by default and is given as so many seconds was meant in milliseconds.
 _SHORT, _LONG = 60.0, 1_000.0
 
 
 def meant(name: str, known: Collection[str]) -> str | None:
     """The setting of ours that somebody may mean: as Java spells it, as other clients call it, or the nearest one."""
-    plain = {one.replace("_", ""): one for one in known}
-    spelt = name.lower().replace("_", "")
-    for unit in ("", *_UNITS):
-        if spelt.endswith(unit) and (found := plain.get(spelt.removesuffix(unit))) is not None:
-            return found
-    if (word := _WORDS.get(spelt)) in known:
-        return word
-    return next(iter(difflib.get_close_matches(name, known, 1)), None)
+    word = _WORDS.get(name.lower().replace("_", ""))
+    return word if word in known else nearest(name, known)
 
 
 def looks_like_milliseconds(given: object, default: object) -> bool:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 from rmq.client.checks import check_delay_level, check_flag, check_number, check_topic, check_word, seconds
 from rmq.client.shown import shown
 from rmq.protocol import ids
 from rmq.protocol.errors import ClientError, WrongType
+from rmq.protocol.keywords import NoOthers, keywords, no_such
 from rmq.protocol.numbers import INT_MAX, whole
 from rmq.protocol.plain import plain, plain_number, plain_text
 from rmq.protocol.queue import MessageQueue
@@ -114,6 +115,7 @@ def _values(message: object) -> dict[str, Any]:
     return {**values, "properties": dict(values["properties"])}
 
 
+@keywords
 class Message:
     """A message to send (Java: Message).
 
@@ -161,7 +163,10 @@ class Message:
         deliver_at: datetime.datetime | None = None,
         wait_store_ok: bool = True,
         properties: Mapping[str, str] | None = None,
+        **unknown: Unpack[NoOthers],
     ) -> None:
+        if unknown:
+            raise no_such(Message, unknown)
         if type(topic) is not str or topic not in _good_topics:
             topic = _check_topic(topic)
         if type(delay_level) is not int or delay_level != 0:
@@ -169,7 +174,7 @@ class Message:
             delay_level = plain_number(delay_level)
         if tags is not None and (type(tags) is not str or not tags.isascii()):
             tags = check_tags(tags)
-        if type(flag) is not int or not -(1 << 31) <= flag < 1 << 31:
+        if type(flag) is not int or flag != 0:
             flag = check_bits(flag)
         if delay is not None or deliver_at is not None:
             check_waits(delay, deliver_at)

@@ -30,6 +30,7 @@ from rmq.protocol.errors import (
     WrongType,
 )
 from rmq.protocol.headers.message import RecallMessageRequest, RecallMessageResponse
+from rmq.protocol.keywords import NoOthers, no_such
 from rmq.runtime.aside import logger
 from rmq.runtime.world import World
 
@@ -177,6 +178,7 @@ class Producer(Lookups):
         selector: MessageQueueSelector | None = None,
         arg: object = None,
         timeout: Duration | None = None,
+        **unknown: Unpack[NoOthers],
     ) -> SendResult:
         """Send one message, or several of one topic as a batch, and wait until it is stored.
 
@@ -195,6 +197,9 @@ class Producer(Lookups):
         :raises ResponseError: the broker refused it (the last one tried, when several were).
         :raises TransportError: no broker answered; with RequestTimeout and ConnectionLost it may have been stored.
         """
+        if unknown:
+            raise no_such(Producer.send, unknown)
+        del unknown
         timeout = self._settings.send_msg_timeout if timeout is None else seconds(timeout)
         if self._instance is None or self._instance.loop is not asyncio._get_running_loop():
             self._client  # noqa: B018 - raises when not started, or when it was on another loop
@@ -219,12 +224,15 @@ class Producer(Lookups):
         selector: MessageQueueSelector | None = None,
         arg: object = None,
         timeout: Duration | None = None,
+        **unknown: Unpack[NoOthers],
     ) -> asyncio.Future[SendResult]:
         """Send without waiting: a future of the result.
 
         :param callback: called with the future when it is done.
         :raises ClientError: the message cannot be sent as it is.
         """
+        if unknown:
+            raise no_such(Producer.send_async, unknown)
         self._client  # noqa: B018 - raises when not started
         check_callback(callback)
         if queue is not None:
@@ -255,11 +263,14 @@ class Producer(Lookups):
         queue: MessageQueue | None = None,
         selector: MessageQueueSelector | None = None,
         arg: object = None,
+        **unknown: Unpack[NoOthers],
     ) -> None:
         """Send one message and wait for nothing: it may be lost without a word. For logs and the like.
 
         :raises TooManyRequests: its turn did not come, or the broker takes nothing; nothing was sent.
         """
+        if unknown:
+            raise no_such(Producer.send_oneway, unknown)
         if not isinstance(message, (Message, MessageExt)):
             raise WrongType(f"send_oneway takes a Message, not {type(message).__name__}")
         self._client  # noqa: B018 - raises when not started

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from rmq.client.checks import several_texts
 from rmq.client.message import Message, MessageQueue
 from rmq.protocol.errors import ClientError, WrongType
+from rmq.protocol.keywords import keywords
 from rmq.protocol.tags import string_hash
 from rmq.runtime.world import World
 
@@ -46,6 +47,7 @@ def by_random(queues: Sequence[MessageQueue], message: Message, arg: object) -> 
     return _dice().choice(queues)
 
 
+@keywords
 def by_machine_room(rooms: Collection[str]) -> MessageQueueSelector:
     """A selector for queues of brokers named ``room@broker`` in one of ``rooms``; the arg's hash picks among them."""
     rooms = frozenset(several_texts(rooms, "rooms"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Sequence, Set
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from enum import Enum
@@ -50,6 +50,7 @@ __all__ = [
     "TracedSettings",
     "TransactionProducerOptions",
     "TransactionProducerSettings",
+    "check_names",
     "lists_options",
 ]
 
@@ -349,10 +350,7 @@ class ClientSettings:
         :raises ClientError: names the keyword whose value cannot be used.
         """
         known = {field.name: field for field in fields(cls)}
-        for name in options:
-            if name not in known:
-                near = meant(name, known)
-                raise UnknownOption(f"no setting {name!r}" + (f": did you mean {near}?" if near else ""))
+        check_names(options, known)
         made = cls(**options)
         for name, one in known.items():
             if name in options and looks_like_milliseconds(options[name], one.default):
@@ -646,6 +644,14 @@ def lists_options(settings: type[ClientSettings]) -> Callable[[type[T]], type[T]
         return client
 
     return listed
+
+
+def check_names(options: Iterable[str], known: Collection[str]) -> None:
+    """:raises UnknownOption: names the option that does not exist, and the nearest one."""
+    for name in options:
+        if name not in known:
+            near = meant(name, known)
+            raise UnknownOption(f"no setting {name!r}" + (f": did you mean {near}?" if near else ""))
 
 
 def _shown(value: object) -> str:

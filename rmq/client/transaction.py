@@ -25,6 +25,7 @@ from rmq.protocol.codes import RequestCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ClientError, RMQError, WrongType
 from rmq.protocol.headers.transaction import CheckTransactionStateRequest, EndTransactionRequest
+from rmq.protocol.keywords import keywords
 from rmq.runtime.aside import logger
 from rmq.runtime.tasks import TaskOwner
 
@@ -44,6 +45,7 @@ TransactionCheck = Callable[[MessageExt], TransactionState | Awaitable[Transacti
 
 
 @lists_options(TransactionProducerSettings)
+@keywords
 class TransactionProducer(Producer):
     """Sends messages that are delivered when a local transaction has committed.
 

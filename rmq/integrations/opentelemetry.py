@@ -23,6 +23,7 @@ from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
 
 import rmq
 from rmq import ConsumeHookContext, ConsumeResult, Hook, Message, MessageExt, MessageQueue, SendHookContext
+from rmq.protocol.keywords import keywords
 from rmq.remoting.client import split_address
 from rmq.runtime.world import World
 
@@ -43,6 +44,7 @@ class OpenTelemetryHook(Hook):
 
     quick = True
 
+    @keywords
     def __init__(
         self,
         *,

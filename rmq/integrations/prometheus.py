@@ -19,6 +19,7 @@ from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily
 
 from rmq import ConsumeHookContext, Hook, MessageQueue, SendHookContext
+from rmq.protocol.keywords import keywords
 from rmq.runtime.world import World
 
 __all__ = ["PrometheusHook"]
@@ -56,6 +57,7 @@ class PrometheusHook(Hook):
 
     quick = True
 
+    @keywords
     def __init__(self, registry: CollectorRegistry = REGISTRY, *, world: World | None = None) -> None:
         self._clock = (world or World.real()).clock
         self._consumers: weakref.WeakSet[Lagging] = weakref.WeakSet()

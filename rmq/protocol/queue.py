@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from typing import Unpack
 
 from rmq.protocol.errors import WrongType
 from rmq.protocol.fastjson.keys import ObjectKey
+from rmq.protocol.keywords import NoOthers, keywords, no_such
 from rmq.protocol.plain import plain
 
 __all__ = ["MAX_QUEUES", "MessageQueue"]
@@ -14,7 +16,8 @@ __all__ = ["MAX_QUEUES", "MessageQueue"]
 MAX_QUEUES = 100_000
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@keywords
+@dataclass(frozen=True, slots=True, order=True, init=False)
 class MessageQueue:
     """Hashable, and ordered as rebalancing orders queues: by topic, broker name, queue id."""
 
@@ -22,17 +25,22 @@ class MessageQueue:
     broker_name: str
     queue_id: int
 
-    def __post_init__(self) -> None:
-        number = self.queue_id
-        if type(self.topic) is str and type(self.broker_name) is str and type(number) is int:
+    def __init__(self, topic: str, broker_name: str, queue_id: int, **unknown: Unpack[NoOthers]) -> None:
+        if unknown:
+            raise no_such(MessageQueue, unknown)
+        put = object.__setattr__
+        put(self, "topic", topic)
+        put(self, "broker_name", broker_name)
+        put(self, "queue_id", queue_id)
+        if type(topic) is str and type(broker_name) is str and type(queue_id) is int:
             return
-        texts = isinstance(self.topic, str) and isinstance(self.broker_name, str)
-        if not texts or not isinstance(number, int) or isinstance(number, bool):
+        texts = isinstance(topic, str) and isinstance(broker_name, str)
+        if not texts or not isinstance(queue_id, int) or isinstance(queue_id, bool):
             raise WrongType(f"{self!r:.200}: topic and broker_name are texts, queue_id is a whole number")
         # One of enumerations has their hash, and would not be found in a table.
-        object.__setattr__(self, "topic", plain(self.topic, "the topic of a queue"))
-        object.__setattr__(self, "broker_name", plain(self.broker_name, "the broker_name of a queue"))
-        object.__setattr__(self, "queue_id", plain(number, "the queue_id of a queue"))
+        put(self, "topic", plain(topic, "the topic of a queue"))
+        put(self, "broker_name", plain(broker_name, "the broker_name of a queue"))
+        put(self, "queue_id", plain(queue_id, "the queue_id of a queue"))
 
     def __str__(self) -> str:
         """Java's text form, which consistent hashing and ``$ref`` paths are made from."""

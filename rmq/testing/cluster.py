@@ -21,6 +21,7 @@ from rmq.client.checks import check_word, typed
 from rmq.namesrv.app import NamesrvApp
 from rmq.namesrv.settings import NamesrvSettings
 from rmq.protocol.errors import WrongType
+from rmq.protocol.keywords import keywords
 from rmq.runtime.background import LoopThread
 from rmq.runtime.system import check_serves
 from rmq.runtime.world import World
@@ -200,10 +201,12 @@ def _text(address: tuple[str, int]) -> str:
     return f"{host}:{port}"
 
 
+@keywords
 class BlockingCluster:
     """:class:`Cluster` on a loop thread of its own; takes the same arguments."""
 
     def __init__(self, folder: str | os.PathLike[str], **arguments: Any) -> None:
+        Cluster(folder, **arguments)  # what it does not take is refused here, where it is given
         self._folder = folder
         self._arguments = arguments
         self._thread: LoopThread | None = None

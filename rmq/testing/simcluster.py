@@ -22,6 +22,7 @@ from rmq.client.checks import check_number
 from rmq.client.decode import decode_messages
 from rmq.client.message import MessageExt
 from rmq.protocol.errors import ClientError
+from rmq.protocol.keywords import keywords
 from rmq.runtime.real import RealClock
 from rmq.runtime.world import World
 from rmq.testing.cluster import Cluster
@@ -38,6 +39,7 @@ _ARRIVAL = 0.2
 _PATIENCE = 3600.0
 
 
+@keywords
 class SimCluster(Cluster):
     """A cluster in virtual time, and the clients that live in it; for coroutines of a :class:`SimLoop`.
 
@@ -213,6 +215,7 @@ def unheard() -> Iterator[None]:
             logger.setLevel(level)
 
 
+@keywords
 class BlockingSimCluster:
     """:class:`SimCluster` for plain functions; takes the same arguments but the loop.
 

@@ -30,6 +30,7 @@ from rmq.client.settings import (
     lists_options,
 )
 from rmq.protocol.errors import ClientError
+from rmq.protocol.keywords import keywords
 from rmq.protocol.plain import plain
 from rmq.runtime.aside import logger
 from rmq.runtime.signals import signal_wait
@@ -42,6 +43,7 @@ log = logger(__name__)
 
 @lists_options(PushConsumerSettings)
 @twin(AioPushConsumer)
+@keywords
 class PushConsumer(PushConsumerMirror):
     """Gets messages as they come and hands them to listeners on a pool of threads (Java: DefaultMQPushConsumer).
 
@@ -168,6 +170,7 @@ class LitePullConsumer(LitePullConsumerMirror):
 
 @lists_options(ScheduledPullConsumerSettings)
 @twin(AioScheduledPullConsumer)
+@keywords
 class ScheduledPullConsumer(PullConsumer):
     """Calls a function for each queue of its share, when that function says (Java: MQPullConsumerScheduleService).
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from rmq.client.checks import milliseconds, seconds
 from rmq.client.message import Message, MessageExt, body_bytes, check_properties, join_keys
+from rmq.protocol.keywords import no_such
 from rmq.protocol.plain import plain
 
 __all__ = ["crosses", "plain_message"]
@@ -41,9 +42,11 @@ def _crossing(method: Callable[..., Any], taken: dict[str, _Taken]) -> Callable[
 
     @functools.wraps(method)
     def call(self: object, *given: object, **named: object) -> Any:
+        if not taken.keys() >= named.keys():
+            raise no_such(method, named.keys() - taken.keys())
         values = [take(value, name) for (name, take), value in zip(in_order, given, strict=False)]
         values += given[len(values) :]  # too many: the method says so
-        return method(self, *values, **{name: taken.get(name, _as_it_is)(value, name) for name, value in named.items()})
+        return method(self, *values, **{name: taken[name](value, name) for name, value in named.items()})
 
     return call
 

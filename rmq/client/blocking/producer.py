@@ -36,6 +36,7 @@ from rmq.client.transaction import (
     known_state,
 )
 from rmq.client.transaction import TransactionProducer as AioTransactionProducer
+from rmq.protocol.keywords import NoOthers, keywords, no_such
 from rmq.runtime.aside import logger
 from rmq.runtime.bridge import Bridge
 from rmq.runtime.world import World
@@ -53,6 +54,7 @@ _WRITTEN_AND_ANSWERED = 2
 
 @lists_options(ProducerSettings)
 @twin(AioProducer)
+@keywords
 class Producer(ProducerMirror):
     """Sends messages; any thread may use it (Java: DefaultMQProducer).
 
@@ -82,7 +84,10 @@ class Producer(ProducerMirror):
         selector: MessageQueueSelector | None = None,
         arg: object = None,
         timeout: Duration | None = None,
+        **unknown: Unpack[NoOthers],
     ) -> SendResult:
+        if unknown:
+            raise no_such(Producer.send, unknown)
         client = self._client
         made = client._world.bridge()
         if made is not self._bridge:
@@ -133,6 +138,7 @@ class Producer(ProducerMirror):
         selector: MessageQueueSelector | None = None,
         arg: object = None,
         timeout: Duration | None = None,
+        **unknown: Unpack[NoOthers],
     ) -> Future[SendResult]:
         """Send without waiting for the answer: a future of the result.
 
@@ -145,6 +151,8 @@ class Producer(ProducerMirror):
         :raises ClientError: the message cannot be sent as it is.
         :raises TooManyRequests: its turn did not come, because nothing before it was answered for ``timeout``.
         """
+        if unknown:
+            raise no_such(Producer.send_async, unknown)
         client = self._alive()
         made = self._bridge_now()
         made.check()
@@ -308,6 +316,7 @@ def _complain(result: object, error: BaseException | None) -> None:
 
 @lists_options(TransactionProducerSettings)
 @twin(AioTransactionProducer)
+@keywords
 class TransactionProducer(Producer):
     """Sends messages that are delivered when a local transaction has committed (Java: TransactionMQProducer).
 

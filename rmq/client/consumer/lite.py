@@ -31,6 +31,7 @@ from rmq.client.settings import Duration, LitePullConsumerOptions, LitePullConsu
 from rmq.client.shown import shown
 from rmq.client.trace import hooks_of
 from rmq.protocol.errors import ClientError, RMQError, WrongType
+from rmq.protocol.keywords import NoOthers, no_such
 from rmq.runtime.aside import logger
 from rmq.runtime.world import World
 
@@ -199,11 +200,13 @@ class LitePullConsumer(Consumer):
 
     # -- messages -----------------------------------------------------------------------------------------------------
 
-    async def poll(self, timeout: Duration | None = None) -> list[MessageExt]:
+    async def poll(self, timeout: Duration | None = None, **unknown: Unpack[NoOthers]) -> list[MessageExt]:
         """Messages of one queue, ``pull_batch_size`` at most, once there are some; those of earlier polls are consumed.
 
         :param timeout: after which there are none; ``poll_timeout`` by default, 0 = only what is here.
         """
+        if unknown:
+            raise no_such(LitePullConsumer.poll, unknown)
         limit = self._settings.poll_timeout if timeout is None else seconds(timeout)
         return await self._messages().take(self._settings.pull_batch_size, None, limit)
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from rmq.protocol.bodies.body import Body, body, member
 from rmq.protocol.bodies.topic import DataVersion
+from rmq.protocol.keywords import keywords
 
 __all__ = ["AclConfig", "ClusterAclVersionInfo", "PlainAccessConfig"]
 
 
+@keywords
 @body
 class PlainAccessConfig(Body):
     """One account of plain_acl.yml."""

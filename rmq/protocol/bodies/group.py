@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from rmq.protocol.bodies.body import Body, body, member
 from rmq.protocol.bodies.topic import DataVersion
+from rmq.protocol.keywords import keywords
 
 __all__ = ["SubscriptionGroupConfig", "SubscriptionGroupList", "SubscriptionGroupTable"]
 
 
+@keywords
 @body
 class SubscriptionGroupConfig(Body):
     """How a broker treats a consumer group; the members after ``which_broker_when_consume_slowly`` are 5.x's."""

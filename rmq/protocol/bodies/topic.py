@@ -20,6 +20,7 @@ from rmq.protocol import fastjson
 from rmq.protocol.bodies.body import LENIENT_BYTES, Body, body, member, read_json
 from rmq.protocol.bodies.static_topic import TopicQueueMappingDetail, TopicQueueMappingInfo
 from rmq.protocol.errors import BodyError, ProtocolError
+from rmq.protocol.keywords import keywords
 from rmq.protocol.names import LONGEST
 
 __all__ = [
@@ -65,6 +66,7 @@ class DataVersion(Body):
         return hash((self.timestamp, self.counter))
 
 
+@keywords
 @body
 class TopicConfig(Body):
     """A topic on one broker; ``attributes`` is 5.x's."""

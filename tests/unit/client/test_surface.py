@@ -106,7 +106,8 @@ def test_what_public_methods_take_and_return_can_be_imported(name: str, made: Mo
     known = {getattr(made, public_name) for public_name in made.__all__}
     for method, value in public(getattr(made, name)).items():
         function = value.fget if isinstance(value, property) else inspect.unwrap(cast(Any, value))
-        for hint in classes_of(get_type_hints(function)):
+        hints = {name: hint for name, hint in get_type_hints(function).items() if name != "unknown"}  # takes nothing
+        for hint in classes_of(hints):
             if hint.__module__.startswith("rmq."):
                 assert hint in known, f"{name}.{method}: {hint}"
 
