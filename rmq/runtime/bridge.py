@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from concurrent.futures import Future, wait
 from functools import partial
 from typing import Any, Generic, TypeVar, cast
@@ -165,6 +165,15 @@ class Bridge(ABC):
             self._callbacks = Callbacks(self._pool)
         return self._callbacks
 
+    @property
+    def callback_here(self) -> int | None:
+        """The callback that calls this, if one does."""
+        return None if self._callbacks is None else self._callbacks.here
+
+    async def until_called(self, numbers: Collection[int] | None = None, here: int | None = None) -> int:
+        """Wait for callbacks, all by default, see :meth:`Callbacks.until_returned`. On the loop only."""
+        return 0 if self._callbacks is None else await self._callbacks.until_returned(numbers, here)
+
     async def elsewhere(self, function: Callable[[], Awaitable[T]]) -> T:
         """Await what a coroutine function of an application gives, where it may block without standing in the way of
         other clients. On the loop only.
@@ -241,3 +250,4 @@ class Bridge(ABC):
             for outcome in await asyncio.gather(*chosen, return_exceptions=True):
                 if isinstance(outcome, Exception):
                     log.warning("a client did not stop cleanly at exit: %s", outcome)
+        await self.until_called()

@@ -166,7 +166,7 @@ class ThreadBridge(Bridge):
         """
         if self._stopped:
             return
-        if self._at_exit:
+        if self._at_exit or self._callbacks is not None:
             with contextlib.suppress(TimeoutError, RuntimeError, Exception):
                 asyncio.run_coroutine_threadsafe(self._stop_all(), self._loop).result(limit)
         self._stopped = "the process ends: its clients are stopped"

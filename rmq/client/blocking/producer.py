@@ -72,9 +72,10 @@ class Producer(ProducerMirror):
         super().__init__(AioProducer(group, world=world, **options))
         self.group: str = self._client.group
         self._under_way: set[Future[Any]] = set()
+        self._called: set[int] = set()
 
     def _forked(self) -> None:
-        self._under_way = set()
+        self._under_way, self._called = set(), set()
 
     def send(
         self,
@@ -205,7 +206,7 @@ class Producer(ProducerMirror):
 
     def _future(self, made: Bridge, callback: Callable[[Future[T]], object] | None) -> _Future[T]:
         """One that a shutdown waits for."""
-        future: _Future[T] = _Future(made)
+        future: _Future[T] = _Future(made, self._called)
         self._under_way.add(future)
         future.on_loop(self._under_way.discard)
         if callback is not None:
@@ -267,18 +268,25 @@ class Producer(ProducerMirror):
         return self._client.split(messages, limit, oversize)
 
     def shutdown(self) -> None:
+        """Wait for the asynchronous sends and requests under way (each has its own timeout) and for their callbacks
+        (unless none of them returns for five seconds), leave, close the connections."""
         made = self._bridge_now()
-        if self._under_way and made is self._bridge:
-            made.until_ended(list(self._under_way))
+        if self._started and made is self._bridge:
+            if self._under_way:
+                made.until_ended(list(self._under_way))
+            if left := made.run(made.until_called(self._called, made.callback_here)):
+                log.warning("the producer %s is shut down; callbacks that have not returned: %d", self.group, left)
         super().shutdown()
 
 
 class _Future(Future[T]):
     """What its users hang on it runs on the threads for callbacks, never on the loop that ends it."""
 
-    def __init__(self, made: Bridge) -> None:
+    def __init__(self, made: Bridge, called: set[int]) -> None:
         super().__init__()
         self._made = made
+        #: The numbers of its producer's callbacks that have not returned.
+        self._called = called
         made.futures.add(self)
         self.on_loop(made.futures.discard)
 
@@ -296,7 +304,15 @@ class _Future(Future[T]):
         super().add_done_callback(lambda ended: self._made.post(self._hand_on, fn))
 
     def _hand_on(self, fn: Callable[[Future[T]], object]) -> None:
-        self._made.callbacks().submit(lambda: fn(self), _complain)
+        called = self._called
+
+        def ended(result: object, error: BaseException | None) -> None:
+            called.discard(number)
+            if error is not None:
+                log.error("a callback of send_async or request_async raised", exc_info=error)
+
+        number = self._made.callbacks().submit(lambda: fn(self), ended)
+        called.add(number)
 
 
 def _tell(future: _Future[Any], ended: Done | MessageExt | BaseException) -> None:
@@ -307,11 +323,6 @@ def _tell(future: _Future[Any], ended: Done | MessageExt | BaseException) -> Non
         future.set_exception(outcome)
     else:
         future.set_result(outcome)
-
-
-def _complain(result: object, error: BaseException | None) -> None:
-    if error is not None:
-        log.error("a callback of send_async or request_async raised", exc_info=error)
 
 
 @lists_options(TransactionProducerSettings)
@@ -351,7 +362,7 @@ class TransactionProducer(Producer):
             self, AioTransactionProducer(group, elsewhere(check, self._bridge_now), world=world, **options)
         )
         self.group: str = self._client.group
-        self._under_way = set()
+        self._under_way, self._called = set(), set()
 
     def send_in_transaction(
         self, message: Message, local: LocalTransaction, *, timeout: Duration | None = None

@@ -133,6 +133,50 @@ def test_what_is_hung_on_a_future_never_runs_on_the_loop(cluster: BlockingCluste
         assert names[0].startswith("rmq-callback")
 
 
+def test_a_shutdown_waits_for_the_callbacks_of_what_was_sent(cluster: BlockingCluster) -> None:
+    called: list[object] = []
+    with Producer("pg", namesrv=cluster.namesrv_addr, **PATIENT) as producer:
+        hold = threading.Event()
+
+        def callback(ended: object) -> None:
+            assert hold.wait(PATIENCE)
+            called.append(ended)
+
+        futures = [producer.send_async(Message("Called", b"x"), callback) for _ in range(30)]
+        threading.Timer(0.05, hold.set).start()
+    assert len(called) == 30
+    assert all(future.done() for future in futures)
+
+
+def test_so_does_the_end_of_a_process(cluster: BlockingCluster) -> None:
+    code = (
+        "import sys, time\n"
+        "from rmq import Message, Producer\n"
+        "producer = Producer('pg', namesrv=sys.argv[1])\n"
+        "producer.start()\n"
+        "def callback(ended):\n"
+        "    time.sleep(0.05)\n"
+        "    print('called', flush=True)\n"
+        "for _ in range(10):\n"
+        "    producer.send_async(Message('Called', b'x'), callback)\n"
+    )
+    out = subprocess.run([sys.executable, "-c", code, cluster.namesrv_addr], capture_output=True, timeout=PATIENCE)
+    assert out.stdout.count(b"called") == 10, out.stderr.decode()
+
+
+def test_a_callback_may_end_the_producer(cluster: BlockingCluster) -> None:
+    producer = Producer("pg", namesrv=cluster.namesrv_addr, **PATIENT)
+    producer.start()
+    ended = threading.Event()
+
+    def callback(future: object) -> None:
+        producer.shutdown()
+        ended.set()
+
+    producer.send_async(Message("Called", b"x"), callback)
+    assert ended.wait(4.0)
+
+
 def test_a_logging_handler_may_send_through_a_producer(cluster: BlockingCluster) -> None:
     sent: list[str] = []
 

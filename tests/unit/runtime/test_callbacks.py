@@ -50,3 +50,41 @@ async def test_those_that_return_share_two_threads() -> None:
         made.submit(call, lambda *_: None)
     await asyncio.sleep(10)
     assert most == 2
+
+
+@in_virtual_time
+async def test_whoever_ends_waits_for_them_unless_none_returns() -> None:
+    made = Callbacks(LockstepPool)
+    loop = asyncio.get_running_loop()
+
+    def work(seconds: float) -> None:
+        on_loop(asyncio.sleep(seconds))
+
+    began = loop.time()
+    numbers = [made.submit(lambda: work(0.5), lambda *_: None) for _ in range(40)]
+    assert await made.until_returned(numbers) == 0
+    assert 9 < loop.time() - began < 11
+    began = loop.time()
+    made.submit(lambda: work(60), lambda *_: None)
+    assert await made.until_returned() == 1
+    assert 4.9 < loop.time() - began < 5.2
+    assert await made.until_returned(numbers) == 0
+
+
+@in_virtual_time
+async def test_those_that_wait_for_one_another_do_not() -> None:
+    made = Callbacks(LockstepPool)
+    loop = asyncio.get_running_loop()
+    waited: list[float] = []
+
+    def ends() -> None:
+        assert made.here is not None
+        began = loop.time()
+        on_loop(made.until_returned(None, made.here))
+        waited.append(loop.time() - began)
+
+    for _ in range(2):
+        made.submit(ends, lambda *_: None)
+    assert await made.until_returned() == 0
+    assert max(waited) < 0.1
+    assert made.here is None
