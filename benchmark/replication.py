@@ -16,9 +16,11 @@ import signal
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from benchmark.program import BenchmarkError, Result, compile_load, run_load
 from benchmark.servers import JAVA, JAVA_OPTIONS, OURS, PROPERTIES, check_java, pin
@@ -35,8 +37,11 @@ from tests.support.peers.process import ProcessFailed
 PATIENT = {"haHousekeepingInterval": "3600000", "slaveTimeout": "60000", "haSlaveFallbehindMax": str(4 << 30)}
 AS_SLAVE = {"brokerName": "broker-a", "brokerId": "1", "brokerRole": "SLAVE"}
 _PATIENCE = 120.0
-#: Bytes a second at which no slave catches up.
-_FASTEST = 700 << 20
+#: Parts of ``--seconds`` that each measurement of a catch-up lasts, the seconds before it counts, and the bytes a
+#: second at which a slave is thought to catch up, at most.
+_TURNS_OF = 6
+_WARM = 0.1
+_USUAL = 260 << 20
 #: Takes a share of one core, by turns of a millisecond: it has nothing to do with brokers.
 _STRANGER = """
 import sys, time
@@ -76,6 +81,12 @@ def cpu_ns(broker: Broker) -> int:
     """CPU time of all its threads."""
     root = Path(f"/proc/{broker.daemon.pid}/task")
     return sum(int((task / "schedstat").read_text().split()[0]) for task in root.iterdir())
+
+
+def written(broker: Broker) -> int:
+    """Bytes that it has written: of a slave the log, and little else. It is not asked, and need not run."""
+    lines = Path(f"/proc/{broker.daemon.pid}/io").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("wchar:"))
 
 
 def wait_for(condition: Callable[[], bool], what: str, pause: float = 0.02) -> None:
@@ -188,59 +199,119 @@ def rounds(sets: Sequence[Set], program: Path, options: argparse.Namespace) -> N
             os.sched_setaffinity(0, cores)
 
 
-def catch_up(program: Path, options: argparse.Namespace) -> tuple[float, float]:
-    """MiB/s at which a new slave gets a backlog, and how many times longer producers' p99 is meanwhile.
+class Turn(NamedTuple):
+    """Producers alone, beside a slave that catches up, and beside a stranger, one after the other: p99 in us."""
 
-    Printed, too: how many times longer it is beside a stranger that takes as much CPU as the slave.
+    quiet: float
+    behind: float
+    stranger: float
+    #: What the slave got meanwhile, bytes a second.
+    speed: float
+
+
+class CatchUp:
+    """A master, a backlog, and a slave that gets it in parts; it is stopped while it gets nothing.
+
+    A turn's three measurements last as long as each other and follow at once: what else goes on on the machine, and
+    what the disk still has to write, hits one as well as the others.
     """
-    one = Set("catch-up", OURS, "ASYNC_MASTER", slave=False, haCopyFromFirstFile="true")
-    try:
-        size = options.backlog << 20
-        run_load(
-            program, "send", one.master.addr, connections=8, in_flight=16, body=4096, messages=size // 4200,
-            seconds=_PATIENCE,
+
+    def __init__(self, program: Path, options: argparse.Namespace) -> None:
+        self._program = program
+        self._seconds = options.seconds / _TURNS_OF
+        self.one = one = Set("catch-up", OURS, "ASYNC_MASTER", slave=False, haCopyFromFirstFile="true")
+        try:
+            size = options.backlog << 20
+            run_load(
+                program, "send", one.master.addr, connections=8, in_flight=16, body=4096, messages=size // 4200,
+                seconds=_PATIENCE,
+            )  # fmt: skip
+            self._producers()  # each round is as warm as the others
+            one.add_slave()
+            assert one.slave is not None
+            self._slave = slave = one.slave
+            wait_for(lambda: end_of(slave) > 0, "the slave has begun", 0.005)
+            os.kill(slave.daemon.pid, signal.SIGSTOP)
+        except BaseException:
+            one.close()
+            raise
+        #: CPU of the slave, as a share of a core; and of master and slave, ms a MiB, with the producers' messages.
+        self._share = 0.25
+        self.cpu: list[tuple[float, float]] = []
+
+    def _producers(self) -> Result:
+        return run_load(
+            self._program, "send", self.one.master.addr, connections=4, in_flight=1, body=1024, seconds=self._seconds,
+            warm=_WARM,
         )  # fmt: skip
 
-        def producers(seconds: float) -> Result:
-            return run_load(
-                program, "send", one.master.addr, connections=4, in_flight=1, body=1024, seconds=seconds, warm=0.2
-            )
+    def _behind(self) -> tuple[float, float]:
+        """p99 of producers while the slave catches up, and its speed."""
+        pid, both = self._slave.daemon.pid, (self.one.master, self._slave)
+        used = [cpu_ns(broker) for broker in both]
+        counted = [(0.0, 0)]
 
-        quiet = producers(options.seconds)
-        backlog = end_of(one.master)
-        one.add_slave()
-        slave = one.slave
-        assert slave is not None
-        wait_for(lambda: end_of(slave) > 0, "the slave has begun", 0.005)
-        # All that is measured here is measured while both go on: shorter than the fastest slave takes.
-        begun, begun_at = time.monotonic(), end_of(slave)
-        before = [cpu_ns(broker) for broker in (one.master, slave)]
-        behind = producers(size / _FASTEST)
-        used = [(cpu_ns(broker) - was) / 1e6 for broker, was in zip((one.master, slave), before, strict=True)]
-        took, came, trailing = time.monotonic() - begun, end_of(slave) - begun_at, trails(slave)
-        if begun_at + came >= backlog:
-            raise BenchmarkError("benchmark: the slave had the backlog before the producers were done: --backlog MORE")
-        mib = came / (1 << 20)
-        print(
-            f"  catch-up: CPU of the master {used[0] / mib:.2f} ms, of the slave {used[1] / mib:.2f} ms for each MiB; "
-            f"{trailing >> 20} of {(begun_at + came) >> 20} MiB are in no queue yet"
-        )
-        os.kill(slave.daemon.pid, signal.SIGSTOP)
-        share = min(used[1] / 1e3 / took, 1.0)
-        stranger = subprocess.Popen([sys.executable, "-c", _STRANGER, str(share)])
+        def goes_on() -> None:
+            # With producers from its first byte to its last: without them it would get all there is at once.
+            begun = time.monotonic()
+            for until, number in ((_WARM / 2, signal.SIGCONT), (_WARM, 0), (_WARM + self._seconds, signal.SIGSTOP)):
+                time.sleep(max(0.0, begun + until - time.monotonic()))
+                os.kill(pid, number)
+                counted.append((time.monotonic(), written(self._slave)))
+
+        signals = threading.Thread(target=goes_on)
+        signals.start()
         try:
-            beside = producers(options.seconds)
+            result = self._producers()
+        finally:
+            signals.join()
+        (since, had), (until, has) = counted[-2:]
+        (_, all_before), spent = counted[1], [cpu_ns(broker) - was for broker, was in zip(both, used, strict=True)]
+        mib = (has - all_before) / (1 << 20)
+        self._share = min(spent[1] / 1e9 / (until - counted[1][0]), 1.0)
+        self.cpu.append((spent[0] / 1e6 / mib, spent[1] / 1e6 / mib))
+        return result.p99_us, (has - had) / (until - since)
+
+    def _beside(self) -> float:
+        """p99 of producers beside a stranger that takes as much CPU as the slave did."""
+        stranger = subprocess.Popen([sys.executable, "-c", _STRANGER, str(self._share)])
+        try:
+            return self._producers().p99_us
         finally:
             stranger.kill()
             stranger.wait()
+
+    def turn(self) -> Turn:
+        """One of each, and one line."""
+        quiet = self._producers().p99_us
+        behind, speed = self._behind()
+        stranger = self._beside()
         print(
-            f"  producers' p99: quiet {quiet.p99_us:.0f} us, catch-up {behind.p99_us:.0f} us; beside a stranger that "
-            f"takes {share:.0%} of a core, as the slave did, {beside.p99_us:.0f} us: "
-            f"{beside.p99_us / quiet.p99_us:.2f} times"
-        )
-        return mib / took, behind.p99_us / quiet.p99_us
+            f"  producers' p99, us: quiet {quiet:.0f}, catch-up {behind:.0f} at {speed / (1 << 20):.0f} MiB/s, beside "
+            f"a stranger that takes {self._share:.0%} of a core, as the slave did, {stranger:.0f}; CPU of the master "
+            f"{self.cpu[-1][0]:.2f} ms, of the slave {self.cpu[-1][1]:.2f} ms for each MiB", flush=True,
+        )  # fmt: skip
+        return Turn(quiet, behind, stranger, speed)
+
+    def through(self) -> bool:
+        """Whether nothing is left of the backlog: what was measured was no catching up then."""
+        return not figure(self.one.master, "slaveBehindBytes")
+
+    def close(self) -> None:
+        self.one.close()
+
+
+def catch_up(program: Path, options: argparse.Namespace) -> list[Turn]:
+    """A new slave gets a backlog, in as many turns as it lasts for."""
+    measured = CatchUp(program, options)
+    try:
+        part = int((options.seconds / _TURNS_OF + _WARM) * _USUAL)
+        turns = [measured.turn() for _ in range(max(1, (options.backlog << 20) // part))]
+        if measured.through():
+            raise BenchmarkError("benchmark: the slave had the backlog before the producers were done: --backlog MORE")
+        return turns
     finally:
-        one.close()
+        measured.close()
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -289,25 +360,26 @@ def run(program: Path, options: argparse.Namespace) -> int:
     finally:
         for one in sets:
             one.close()
-    speed, worse = catch_up(program, options)
-    return told(sets, speed, worse)
+    return told(sets, catch_up(program, options))
 
 
 def catch_ups(program: Path, options: argparse.Namespace) -> int:
     """Catch up again and again, and judge the medians; 1 when a bound is broken."""
-    found = [catch_up(program, options) for _ in range(options.catch_up)]
-    speed, worse = (statistics.median(values) for values in zip(*found, strict=True))
-    return judged(bounds_of_catch_up(speed, worse))
+    return judged(bounds_of_catch_up([turn for _ in range(options.catch_up) for turn in catch_up(program, options)]))
 
 
-def bounds_of_catch_up(speed: float, worse: float) -> list[tuple[str, float, str, float]]:
+def bounds_of_catch_up(turns: Sequence[Turn]) -> list[tuple[str, float, str, float]]:
+    """What is to be kept, by the medians; what a stranger costs is printed: it says what the machine can keep."""
+    stranger = statistics.median(turn.stranger / turn.quiet for turn in turns)
+    beside = "producers' p99, stranger / quiet"
+    print(f"{beside:<40}{stranger:>10.2f}  in {len(turns)} turns")
     return [
-        ("catch-up, MiB/s", speed, ">=", 200.0),
-        ("producers' p99, catch-up / quiet", worse, "<=", 2.0),
+        ("catch-up, MiB/s", statistics.median(turn.speed for turn in turns) / (1 << 20), ">=", 200.0),
+        ("producers' p99, catch-up / quiet", statistics.median(turn.behind / turn.quiet for turn in turns), "<=", 2.0),
     ]
 
 
-def told(sets: Sequence[Set], speed: float, worse: float) -> int:
+def told(sets: Sequence[Set], turns: Sequence[Turn]) -> int:
     """Print figures and bounds; 1 when one is broken."""
     by = {one.name: one for one in sets}
     print(f"\n{'':<16}{'16x16 /s':>12}{'1x1 p50 us':>12}{'1x256 /s':>12}{'master us':>12}{'slave us':>10}")
@@ -322,7 +394,7 @@ def told(sets: Sequence[Set], speed: float, worse: float) -> int:
         ("16x16 with a slave / without", by["async"].rate("16x16") / by["alone"].rate("16x16"), ">=", 0.8),
         ("1x1 p50, SYNC - ASYNC, us", by["sync"].p50("1x1") - by["async"].p50("1x1"), "<=", 150.0),
         ("1x256, SYNC / ASYNC", by["sync"].rate("1x256") / by["async"].rate("1x256"), ">=", 0.7),
-        *bounds_of_catch_up(speed, worse),
+        *bounds_of_catch_up(turns),
     ]
     if "java async" in by:
         checks.append(("CPU of both a message, ours / Java's", ours / sum(by["java async"].cpu_each()), "<=", 0.5))
