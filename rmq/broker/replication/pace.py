@@ -14,8 +14,9 @@ __all__ = ["Pace"]
 #: Bytes a second, and how many of them may come late, together.
 _SPEED = 200 << 20
 _BURST = 256 << 10
-#: Bytes that a slave has been sent and has not acknowledged, where it can do so in time; and the seconds for that.
-_WINDOW = 192 << 10
+#: Bytes that a slave has been sent and has not acknowledged, where it can do so in time; and the seconds for that. It
+#: is one turn's: master and slave work by turns then, and leave a core to producers.
+_WINDOW = 64 << 10
 _REST = 0.001
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from rmq.broker.replication import pace as module
 from rmq.broker.replication.pace import Pace
 
@@ -9,6 +11,11 @@ TURN = 64 << 10
 END = 1 << 30
 #: Seconds for which one turn lasts.
 DUE = TURN / module._SPEED
+
+
+@pytest.fixture
+def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_WINDOW", 3 * TURN)
 
 
 def sent(pace: Pace, now: float, *, unheard: int = TURN, end: int = END, kept: float = 0.00001) -> float:
@@ -21,6 +28,7 @@ def through(pace: Pace, now: float) -> None:
         pass
 
 
+@pytest.mark.usefixtures("_wide")
 def test_a_part_that_is_due_goes_as_soon_as_the_slave_or_a_producer_gives_the_occasion() -> None:
     pace, now = Pace(), 5.0
     through(pace, now)
@@ -32,6 +40,7 @@ def test_a_part_that_is_due_goes_as_soon_as_the_slave_or_a_producer_gives_the_oc
         now += DUE
 
 
+@pytest.mark.usefixtures("_wide")
 def test_what_is_late_comes_together_but_no_more_than_a_millisecond_s() -> None:
     pace = Pace()
     through(pace, 5.0)
@@ -39,6 +48,7 @@ def test_what_is_late_comes_together_but_no_more_than_a_millisecond_s() -> None:
     assert [sent(pace, 9.0) for _ in range(4)] == [0, 0, 0, 0.001]
 
 
+@pytest.mark.usefixtures("_wide")
 def test_what_producers_add_comes_on_top() -> None:
     pace, later, end = Pace(), 5.00005, END + 10 * TURN
     through(pace, 5.0)
@@ -50,6 +60,7 @@ def test_what_producers_add_comes_on_top() -> None:
     assert not pace.may_go_on(0, 2 * end, later + 0.00001)
 
 
+@pytest.mark.usefixtures("_wide")
 def test_a_slave_that_is_near_says_what_it_has_before_it_gets_more() -> None:
     pace = Pace()
     through(pace, 5.0)
@@ -59,6 +70,7 @@ def test_a_slave_that_is_near_says_what_it_has_before_it_gets_more() -> None:
     assert sent(pace, 5.1, unheard=3 * TURN) == 0.001
 
 
+@pytest.mark.usefixtures("_wide")
 def test_one_that_cannot_in_time_gets_what_is_due_all_the_same() -> None:
     pace, now = Pace(), 5.0
     through(pace, now)
@@ -73,6 +85,7 @@ def test_one_that_cannot_in_time_gets_what_is_due_all_the_same() -> None:
         assert not pace.may_go_on(10 * TURN, END, now + 1)
 
 
+@pytest.mark.usefixtures("_wide")
 def test_a_machine_that_is_slow_rests_as_long_as_it_was_busy_whatever_is_heard() -> None:
     pace = Pace()
     through(pace, 5.0)
@@ -82,6 +95,7 @@ def test_a_machine_that_is_slow_rests_as_long_as_it_was_busy_whatever_is_heard()
     assert pace.may_go_on(0, END, 6.041)
 
 
+@pytest.mark.usefixtures("_wide")
 def test_a_backlog_that_ends_leaves_nothing_to_the_next() -> None:
     pace = Pace()
     for _ in range(100):  # as fast as it goes, while nobody sends
@@ -89,3 +103,12 @@ def test_a_backlog_that_ends_leaves_nothing_to_the_next() -> None:
         pace.on_through()
     assert sent(pace, 5.0 + DUE / 2) == 0.001
     assert pace.may_go_on(0, END, 5.0 + 1.1 * DUE)
+
+
+def test_a_turn_waits_for_the_word_of_the_one_before_it_or_for_a_millisecond() -> None:
+    pace = Pace()
+    assert sent(pace, 5.0) == 0.001
+    assert not pace.may_go_on(TURN, END, 5.0009)
+    assert pace.may_go_on(0, END, 5.0009)
+    pace.on_rested(END, 5.001)
+    assert [sent(pace, 5.001, unheard=turns * TURN) for turns in (2, 3)] == [0, 0]

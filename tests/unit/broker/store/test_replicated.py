@@ -150,6 +150,7 @@ def test_a_backlog_that_comes_in_goes_before_the_queues_which_trail_within_bound
     """Parts of 300 bytes take 20 ms: 8 times as long lies between two of them, until no more comes in."""
     for name, value in (("_DENSE", 5_000), ("_PART", 300), ("_ENOUGH", 0), ("_FARTHEST", farthest), ("_OLD", old)):
         monkeypatch.setattr(catch_up, name, value)
+    monkeypatch.setattr(catch_up, "_SHARE", 1 / 8)
 
     async def main() -> None:
         wire = await master(COUNT)
