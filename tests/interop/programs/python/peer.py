@@ -241,6 +241,13 @@ async def subscribe(asked: Asked) -> Asked:
         options["max_reconsume_times"] = asked["maxReconsume"]
     if "pop" in asked:
         options |= {"client_rebalance": False, "pop_invisible_time": asked["pop"]}
+    if "strategy" in asked:
+        options |= {
+            "allocate_message_queue_strategy": asked["strategy"],
+            "machine_rooms": asked.get("rooms", ()),
+            "allocate_queues": [rmq.MessageQueue(asked["topic"], *queue) for queue in asked.get("queues", ())],
+            "client_machine_room": lambda client_id: client_id.split("@")[1].split("-")[0],
+        }
     arrivals: Arrivals | History = Arrivals(asked["fail"], asked["orderly"])
     if "history" in asked:
         arrivals = History(asked["history"], asked["handle"], asked["work"] / 1000)

@@ -8,7 +8,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
-import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
@@ -72,7 +71,7 @@ final class Consuming {
         String handle = arguments.getString("handle");
         DefaultMQPushConsumer consumer = Patience.with(
             new DefaultMQPushConsumer(
-                arguments.getString("group"), Account.hook(), new AllocateMessageQueueAveragely(),
+                arguments.getString("group"), Account.hook(), Strategies.of(arguments),
                 arguments.getBooleanValue("trace"), null));
         consumer.setNamesrvAddr(arguments.getString("namesrv"));
         if (arguments.containsKey("namespace")) {
