@@ -85,6 +85,15 @@ def test_a_message_that_comes_before_the_one_before_it_was_done() -> None:
     assert faults([*consumed(), line(9, "given", 3)], orderly=True) == [], "it comes again"
 
 
+def test_a_message_that_comes_again_although_it_was_committed() -> None:
+    again = [*consumed(), line(8, "given", 2, "c"), line(8.1, "done", 2, "c"), line(8.5, "given", 3, "c")]
+    assert faults(again, look(1.2, 3)) == ["again"], "the second one was not committed"
+    assert faults(again, look(6.5, 3)) == [], "c had asked before"
+    assert faults([*again, line(9, "given", 2, "c")], look(7.2, 3)) == [], "c had asked before"
+    assert faults([*again, line(9, "given", 2, "c")], look(6.9, 3)) == ["again"], "it has asked anew"
+    assert faults([*again, line(9.6, "given", 3, "c")], look(7.5, 4)) == ["again"], "it was without the queue meanwhile"
+
+
 def test_other_topics_do_not_count() -> None:
     assert faults([*consumed(), line(0.2, "given", 1, "c", "other")], overlap=0.0) == []
 

@@ -1,7 +1,7 @@
 """Groups of Java's and of our members that come, leave and are killed while messages come, and queues are added.
 
 All that was acknowledged is consumed, a queue has one member but while a change goes round, and what is committed was
-consumed.
+consumed. What comes again was not committed, and with members of ours no more of it does than with Java's.
 
 ``make torture`` runs more of them, and the same with members of one kind, whose duplicates are to be compared.
 """
@@ -20,6 +20,9 @@ from tests.support.peers import Cluster, ToolMissing, skip_or_fail
 
 #: Seconds that two members may have one queue: intervals are a second here, and a machine under load takes its time.
 OVERLAP = 5.0
+#: What the members of one kind may be given again beyond the other's for each that was killed: what one is done with
+#: it tells its broker of with the next pull, and on a machine under load it has a second's messages in hand.
+LUCK = 40
 KINDS = {"mixed": ("java", "python"), "java": ("java",), "python": ("python", "python-blocking")}
 
 
@@ -79,3 +82,45 @@ def test_a_group_under_churn(cluster: Cluster, kind: str, orderly: bool, say: Ca
     verdict.demand()
     assert len(sent) > 100
     assert churn.looks[-1].last
+
+
+@pytest.mark.timeout(0 if LONG else 300)
+def test_no_more_comes_again_than_with_java(cluster: Cluster, say: Callable[[str], None]) -> None:
+    """Members of ours and of Java's in groups of their own come, leave and are killed at the same moments."""
+    try:
+        ours, javas = (Churn(cluster, 7000 + 1000 * PIECE) for _ in range(2))
+    except ToolMissing as missing:
+        skip_or_fail(missing)
+    both = ((ours, "python"), (javas, "java"))
+
+    def rest(seconds: float) -> None:
+        ours.rest(seconds)
+        javas.look()
+
+    try:
+        for churn, kind in both:
+            churn.start()
+            churn.join(kind)
+            churn.join(kind)
+        rest(2)
+        for number in range(amount(1, 12)):
+            for churn, kind in both:
+                churn.kill(0)
+                churn.join(kind)
+            rest(1.5)
+            for churn, kind in both:
+                (churn.leave if number % 2 else churn.kill)(0)
+                churn.join(kind)
+            rest(1.5)
+        lines = {kind: churn.finish() for churn, kind in both}
+    finally:
+        ours.close()
+        javas.close()
+    again = {}
+    for churn, kind in both:
+        sent = {key: (queue, offset) for key, (queue, offset, _) in churn.sent.items()}
+        verdict = judge_group(lines[kind], sent, churn.looks, topic=churn.topic, overlap=OVERLAP)
+        say(f"{kind}: {churn.joined} joined, {churn.left} left, {churn.killed} killed: {dict(verdict.counts)}")
+        verdict.demand()
+        again[kind] = verdict.counts["given again"]
+    assert again["python"] <= again["java"] + LUCK * ours.killed

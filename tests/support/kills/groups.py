@@ -23,6 +23,8 @@ Line = dict[str, Any]
 _SECOND = 1_000_000_000
 #: Seconds without a message after which a member has left a queue.
 _LEFT = 1.0
+#: Seconds that may lie between a member's question where its group is in a queue, and the first message of it.
+_ASKED = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +74,14 @@ def judge_group(
             verdict.fault("I6", f"{key} at {queue} {offset} was acknowledged, and no member was ever done with it")
     verdict.counts["consumed"] = len(sent)
     verdict.counts["given again"] = sum(times - 1 for times in given.values())
+    looks = list(looks)
     by_queue: dict[str, list[Line]] = defaultdict(list)
     for line in own:
         if line["kind"] == "given":
             by_queue[line["queue"]].append(line)
     for queue, items in sorted(by_queue.items()):
         _one_owner(queue, items, overlap, verdict)
+        _again(queue, items, looks, verdict)
         if orderly:
             _in_order(queue, items, done[queue], verdict)
     for look in looks:
@@ -114,6 +118,28 @@ def _one_owner(queue: str, items: list[Line], overlap: float, verdict: Verdict) 
     verdict.counts["longest overlap, ms"] = max(verdict.counts["longest overlap, ms"], longest // 1_000_000)
     if longest > overlap * _SECOND:
         verdict.fault("one owner", f"{queue} had two members for {longest / _SECOND:.1f} s: {whose}")
+
+
+def _again(queue: str, items: list[Line], looks: list[Look], verdict: Verdict) -> None:
+    """What comes again was not committed when the member that it comes to was given the queue."""
+    known: set[int] = set()
+    #: By member: when it began with the queue, when it was last given something of it, and what.
+    tenures: dict[str, tuple[int, int, set[int]]] = {}
+    for line in items:
+        now, member, offset = line["t"], line["proc"], line["offset"]
+        began, last, mine = tenures.get(member, (now, now, set()))
+        if now - last > _LEFT * _SECOND or offset in mine:
+            began, mine = now, set()
+        mine.add(offset)
+        tenures[member] = (began, now, mine)
+        if offset in known:
+            earlier = (look.offsets.get(queue, 0) for look in looks if look.end < began - _ASKED * _SECOND)
+            committed = max(earlier, default=0)
+            if offset < committed:
+                verdict.fault(
+                    "again", f"{queue}: {offset} came to {member} again, and {committed} was committed before"
+                )
+        known.add(offset)
 
 
 def _in_order(queue: str, items: list[Line], done: Mapping[int, int], verdict: Verdict) -> None:

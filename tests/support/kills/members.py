@@ -99,12 +99,12 @@ class Churn:
     def join(self, kind: str, start: Callable[[], Client] | None = None, **more: Any) -> None:
         """Start a member's process, and have it join."""
         handle = f"{kind}-{next(_numbers)}"
-        client = start() if start is not None else start_client("java-4.9.8" if kind == "java" else kind)
+        client = start() if start is not None else start_client("java-4.9.4" if kind == "java" else kind)
         client.call(
             "subscribe", namesrv=self.cluster.namesrv, handle=handle, group=self.group, topic=self.topic,
             expression="*", model="clustering", orderly=self.orderly, fail=False, work=WORK,
             history=str(self.folder / f"{handle}.jsonl"),
-            **({"pop": self.pop} if self.pop and kind != "java" else {}), **more,
+            **({"pop": self.pop} if self.pop and not kind.startswith("java") else {}), **more,
         )  # fmt: skip
         self.members.append((kind, handle, client))
         self.joined += 1
