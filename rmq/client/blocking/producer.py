@@ -20,6 +20,7 @@ from rmq.client.producer import check_callback
 from rmq.client.results import SendResult, SendStatus, TransactionSendResult, TransactionState
 from rmq.client.scope import TransactionScope
 from rmq.client.selectors import MessageQueueSelector
+from rmq.client.sender import Sender
 from rmq.client.sending import Sendable, weight
 from rmq.client.settings import (
     Duration,
@@ -103,11 +104,15 @@ class Producer(ProducerMirror):
         waiter = made.waiter()
         window, size = sender.window, weight(send)
         if not window.enter(size):
-            made.run(sender.its_turn(size, limit))
+            _wait_for_place(made, sender, size, limit)
         clock = client._world.clock
-        step = attempts.first(clock.monotonic())
-        while isinstance(step, Call):
-            step = attempts.on(step.in_place(), clock.monotonic())
+        try:
+            step = attempts.first(clock.monotonic())
+            while isinstance(step, Call):
+                step = attempts.on(step.in_place(), clock.monotonic())
+        except BaseException:  # of a selector or a signal handler: its place is others'
+            made.post(partial(window.leave, size, answered=False))
+            raise
         leaves = isinstance(step, Send)
         if isinstance(step, Send):  # without a task: the frame is made here, written and answered on the loop
 
@@ -170,9 +175,9 @@ class Producer(ProducerMirror):
         window, size = sender.window, weight(send)
         waits = not window.enter(size)
         if waits and not made.inside:
-            made.run(sender.its_turn(size, limit))
+            _wait_for_place(made, sender, size, limit)
             waits = False
-        future: _Future[SendResult] = self._future(made, callback)
+        future: _Future[SendResult]
 
         def finish(ended: Done | BaseException) -> None:
             window.leave(size, answered=isinstance(ended, Done) and ended.answered)
@@ -193,11 +198,17 @@ class Producer(ProducerMirror):
                 _tell(future, refused)
 
         if waits:  # the SDK's loop sends, in a coroutine: it cannot wait here
+            future = self._future(made, callback)
             made.spawn(sender.its_turn(size, limit), its_turn)
             return future
-        step = attempts.first(client._world.clock.monotonic())
-        while isinstance(step, Call) and not made.inside:
-            step = attempts.on(step.in_place(), client._world.clock.monotonic())
+        try:
+            step = attempts.first(client._world.clock.monotonic())
+            while isinstance(step, Call) and not made.inside:
+                step = attempts.on(step.in_place(), client._world.clock.monotonic())
+        except BaseException:  # of a selector or a signal handler: its place is others', and no shutdown waits for it
+            made.post(partial(window.leave, size, answered=False))
+            raise
+        future = self._future(made, callback)
         if isinstance(step, Send):
             sender.submissions.submit(made, instance, attempts, step, go_on, queue, selector, arg)
         else:
@@ -277,6 +288,25 @@ class Producer(ProducerMirror):
             if left := made.run(made.until_called(self._called, made.callback_here)):
                 log.warning("the producer %s is shut down; callbacks that have not returned: %d", self.group, left)
         super().shutdown()
+
+
+def _wait_for_place(made: Bridge, sender: Sender, size: int, limit: float) -> None:
+    """Wait for a place in the window, which is given back when the wait is broken off right behind it (Ctrl-C)."""
+    came: list[bool] = []
+
+    async def turn() -> None:
+        await sender.its_turn(size, limit)
+        came.append(True)
+
+    def give_back() -> None:
+        if came:
+            sender.window.leave(size, answered=False)
+
+    try:
+        made.run(turn())
+    except BaseException:
+        made.post(give_back)
+        raise
 
 
 class _Future(Future[T]):

@@ -177,6 +177,24 @@ def test_a_callback_may_end_the_producer(cluster: BlockingCluster) -> None:
     assert ended.wait(4.0)
 
 
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit])
+def test_a_selector_that_ends_the_program_costs_no_place_and_no_shutdown(
+    cluster: BlockingCluster, raised: type[BaseException]
+) -> None:
+    def selector(queues: object, message: object, arg: object) -> Any:
+        raise raised
+
+    with Producer("pg", namesrv=cluster.namesrv_addr, **PATIENT, back_pressure_for_async_send_num=10) as producer:
+        producer.send(Message("Ended", b"x"))
+        for _ in range(12):
+            with pytest.raises(raised):
+                producer.send(Message("Ended", b"x"), selector=selector)
+            with pytest.raises(raised):
+                producer.send_async(Message("Ended", b"x"), selector=selector)
+        assert producer.send(Message("Ended", b"x")).ok
+        assert producer._client._sender.window.used == 0
+
+
 def test_a_logging_handler_may_send_through_a_producer(cluster: BlockingCluster) -> None:
     sent: list[str] = []
 
