@@ -206,6 +206,13 @@ class Attempts:
     def first(self, now: float) -> Step:
         """What to do first; the time for all attempts begins ``now``, in seconds of the monotonic clock."""
         self._deadline = now + self._timeout
+        if self.send.topic in self._routes.doubted:
+            self._routes.doubted.discard(self.send.topic)
+            self._then = Attempts._set_out
+            return AskRoute(min(self._timeout / 2, _ROUTE_SECONDS))
+        return self._set_out(None, now)
+
+    def _set_out(self, _: Outcome, now: float) -> Step:
         if self._queue is not None:
             try:
                 check_queue(self._queue, self.send.topic)
@@ -411,9 +418,17 @@ class Attempts:
         """
         if isinstance(error, RMQError) and address is not None:
             error.about(queue=self._queue, address=address)
-        if not self._tries or not isinstance(error, RMQError):
+        if not isinstance(error, RMQError):
             return self._end(error)
         self._error = error
+        rest = self._deadline - now
+        moved = address is not None and (error.refresh_route or (isinstance(error, TransportError) and error.retriable))
+        if moved and rest <= 0:
+            self._routes.doubted.add(self.send.topic)
+        if not self._tries:
+            # It is not sent again, as with Java; the next one is to find whoever leads by now (docs/failover.md).
+            self._then = Attempts._over
+            return AskRoute(min(rest / 2, _ROUTE_SECONDS)) if moved and rest > 0 else self._end(error)
         if isinstance(error, ResponseError):
             if error.code not in self._settings.retry_response_codes or isinstance(error, AccessDenied):
                 return self._give_up()
@@ -421,11 +436,14 @@ class Attempts:
             return self._give_up()
         # Served by the template's route: the topic may just have been created with other queues.
         self._by_template = self.send.topic not in self._routes.own
-        rest = self._deadline - now
         if rest > 0 and (error.refresh_route or self._by_template or isinstance(error, TransportError)):
             self._then = Attempts._asked_again
             return AskRoute(min(rest / 2, _ROUTE_SECONDS))
         return self._again(None, now)
+
+    def _over(self, _: Outcome, now: float) -> Step:
+        assert self._error is not None
+        return self._end(self._error)
 
     def _asked_again(self, error: Outcome, now: float) -> Step:
         """Where nobody says the route, the one there is has to do."""

@@ -40,6 +40,8 @@ class Routes:
         self.publish: dict[str, PublishInfo] = {}
         #: Broker name -> broker id -> address.
         self.broker_addrs: dict[str, dict[int, str]] = {}
+        #: Topics whose last send got no answer in its time: the next one asks first who takes its messages now.
+        self.doubted: set[str] = set()
 
     def take(self, topic: str, route: TopicRouteData, *, own: bool) -> bool:
         """A topic's route, as a name server says it.
@@ -98,6 +100,7 @@ class Routes:
             for topic in gone:
                 self.own.pop(topic, None)
                 self.borrowed.pop(topic, None)
+                self.doubted.discard(topic)
         for topic in self.templates.keys() - self.publish.keys() - asked:
             del self.templates[topic]
 

@@ -298,18 +298,46 @@ def test_what_is_stored_is_the_result_when_no_other_broker_does_better(outcome: 
 
 
 @pytest.mark.parametrize(
-    ("outcome", "kind"), [(answer(2), ResponseError), (ConnectFailed("no"), ConnectFailed), (answer(13), ResponseError)]
-)
+    ("outcome", "kind", "moved"),
+    [
+        (answer(2), ResponseError, False), (ConnectFailed("no"), ConnectFailed, True),
+        (answer(13), ResponseError, False), (answer(14), ResponseError, True),
+        (ConnectionLost("no"), ConnectionLost, True),
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize("how", [{"queue": MessageQueue("T", "b", 0)}, {"selector": by_hash, "arg": "1"}])
-def test_a_queue_given_or_selected_is_not_left(how: dict[str, Any], outcome: Outcome, kind: type[Exception]) -> None:
+def test_a_queue_given_or_selected_is_not_left(
+    how: dict[str, Any], outcome: Outcome, kind: type[Exception], moved: bool
+) -> None:
+    """The next message is to find whoever leads by now: its route is asked for, with what is left of the time."""
     s = Sends(Known("a", "b"), **how)
     assert s.broker == "b"
     assert isinstance(s.step, Send)
     assert s.step.seconds == 3.0
-    s.on(outcome)
+    s.on(outcome, after=1.0)
+    if moved:
+        assert s.step == AskRoute(1.0)
+        s.on(RequestTimeout("no name server"))
     error = s.fails()
     assert isinstance(error, kind)
     assert "tried" not in str(error)
+    assert not s.known.doubted
+
+
+@pytest.mark.parametrize("how", [{"queue": MessageQueue("T", "b", 0)}, {"retries": 0}])
+def test_what_a_send_has_no_time_to_ask_the_next_one_asks_first(how: dict[str, Any]) -> None:
+    """A leader that stands still: nothing is left of the time, and its group is led by another one."""
+    known = Known("b")
+    s = Sends(known, **how)
+    s.on(RequestTimeout("no answer"), after=3.0)
+    s.fails()
+    s = Sends(known, **how)
+    assert s.step == AskRoute(1.5)
+    known.broker_addrs["b"] = {0: "c:10911"}
+    s.on(None)
+    assert isinstance(s.step, Send)
+    assert s.step.address == "c:10911"
+    assert isinstance(Sends(known, **how).step, Send)
 
 
 def test_a_queue_given_needs_no_route_but_its_master() -> None:
