@@ -100,11 +100,7 @@ async def look(cluster: GroupCluster) -> list[str]:
         committed = before.log.end
         others = [name for name in cluster.names if name != leader]
         for name in others:
-            group = cluster.members[name].group
-            assert group is not None
-            group._say = lambda to, message: None  # type: ignore[method-assign]
-            assert group.driver is not None
-            group.driver._send = lambda to, message: None
+            cluster.mute(name)
         for number, queue in enumerate(queues * 3):
             message = Message("Topic", SECRET + b"%d" % number, keys="secret", tags="secret")
             tasks.append(asyncio.create_task(producer.send(message, queue=queue)))

@@ -146,6 +146,7 @@ class Store:
             self.scrub.on_end.append(self.index_scrub.end)
             self.scrub.compares.append(self.index_scrub.compare)
         self.retention = Retention(world, settings, self.log, self.queues, self.index, self.deletions)
+        self.retention.shown = lambda: self.durability.visible
         self._full_disk = FullDisk(world.clock, self.log, self.retention, self.tasks)
         self._forbidden = ForbiddenWrites(world.clock, self.log, self.tasks)
         self._catch_up = CatchUp(ground, disk, self.dispatcher, self.durability, self.writer, self._went_back)

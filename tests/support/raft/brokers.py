@@ -107,6 +107,13 @@ class GroupCluster(SimCluster):
             if other != name:
                 self.simulation.net.cut(self.addresses[name], self.addresses[other])
 
+    def mute(self, name: str) -> None:
+        """A member's words do not come back any more: nobody knows what it has."""
+        group = self.members[name].group
+        assert group is not None
+        group._say = lambda to, message: None  # type: ignore[method-assign]
+        self.driver(name)._send = lambda to, message: None
+
     async def watch(self) -> None:
         """Look, again and again, at what members show: what was shown once is never anything else, anywhere."""
         while True:

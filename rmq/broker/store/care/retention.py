@@ -13,6 +13,7 @@ from datetime import datetime
 from rmq.broker.store.aside import SetAside
 from rmq.broker.store.index.index import Index
 from rmq.broker.store.log.commit_log import CommitLog
+from rmq.broker.store.log.files import LogFile
 from rmq.broker.store.log.gate import Gate
 from rmq.broker.store.queues.deletions import Deletions
 from rmq.broker.store.queues.files import QueueFiles, is_blank
@@ -59,6 +60,8 @@ class Retention:
         self.on_gone: Callable[[str], None] = queues.drop
         #: Brings queues to disk before the first file of a round goes.
         self.before_delete: Callable[[], Awaitable[None]] | None = None
+        #: Up to where the log is seen (set by the store): what is not is not deleted.
+        self.shown: Callable[[], int] = lambda: commit_log.end
         self._looking = Trouble(
             world.clock, log, "looking how full the disks are", "messages are taken until one of them refuses"
         )
@@ -174,6 +177,8 @@ class Retention:
             if len(files) < 2:
                 return
             first = files[0]
+            if not self._is_shown(first):
+                return
             age = self._world.clock.now_ms() - await self._offload(self._world.files.mtime_ms, first.path)
             if not at_once and age < settings.file_reserved_hours * _HOUR_MS:
                 return
@@ -195,6 +200,10 @@ class Retention:
             await asyncio.sleep(settings.delete_log_pause_ms / 1000)
             if at_once:
                 at_once = await self._must_make_room()  # perhaps this one was enough
+
+    def _is_shown(self, file: LogFile) -> bool:
+        """Whether all of a file is seen. What a group has not committed may be taken back yet, and needs its place."""
+        return file.start + self._log.file_size <= self.shown()
 
     async def delete_derived(self) -> None:
         """Let queues and index follow the commit log's new start."""
