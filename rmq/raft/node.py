@@ -204,6 +204,8 @@ class RaftNode:
         if start > self.commit:
             raise LogsParted(f"the log is committed up to {self.commit}, and was deleted up to {start}")
         self.path.forget(start)
+        # It was committed by what others have stored, and is gone here: nothing of it is stored later.
+        self._stored = max(self._stored, self.path.first)
 
     def transfer(self, to: str, now: float) -> list[Effect]:
         """Give the lead to another voter, if it takes it within the time of an election; else it stays."""
@@ -397,8 +399,7 @@ class RaftNode:
         if not path.contains(at):
             if at.end < self.commit:
                 # What it begins with has been here, and was deleted: it is asked for what follows what is committed.
-                of = path.through(Position(0, self.commit - 1)).term
-                self._reply(message.source, rejected=at, nearest=Position(of, self.commit))
+                self._reply(message.source, rejected=at, nearest=path.behind(self.commit))
                 return
             path.reset(at)
             self._stored = at

@@ -108,6 +108,10 @@ class TermPath:
         """The same offset, behind every term that begins there and has no bytes before it."""
         return Position(max(start.term for start in self._starts if start.end <= at.end), at.end)
 
+    def behind(self, end: int) -> Position:
+        """An offset here, by the term of the byte before it; where that was deleted, by the one that is told of it."""
+        return self.first if end == self.start else Position(self.through(Position(0, end - 1)).term, end)
+
     # -- changes
 
     def begin(self, term: int) -> Position:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rmq.raft.effects import Became, Begin, Commit, Cut, Role, Save, Send, Write
 from rmq.raft.leading import Leading
 from rmq.raft.members import Members
-from rmq.raft.messages import Append, AppendReply
+from rmq.raft.messages import Append, AppendReply, Install
 from rmq.raft.node import RaftNode
 from rmq.raft.position import Position, TermPath
 
@@ -52,3 +52,24 @@ def test_a_message_that_was_overtaken_takes_nothing_away() -> None:
     effects = one.step(Append(1, "a", Position(1, 4), Position(1, 6), 0), 0.0)
     assert not [effect for effect in effects if isinstance(effect, Cut | Write)]
     assert one.path.last == Position(1, 9)
+
+
+def test_one_that_was_sent_the_newest_alone_is_not_led_back_to_what_was_deleted() -> None:
+    """Its log begins where everything is committed; what a leader with an older beginning offers comes late."""
+    one = node("b", end=0)
+    one.step(Install(3, "a", Position(2, 40), 40), 0.0)
+    effects = one.step(Install(3, "a", Position(1, 20), 40), 0.0)
+    assert effects == [
+        Send("a", AppendReply(3, "b", rejected=Position(1, 20), nearest=Position(2, 40))),
+    ]
+
+
+def test_what_is_deleted_before_it_was_stored_here_keeps_nobody_from_the_next_term() -> None:
+    one = node("b", starts=((0, 0), (1, 4)), end=9, term=1)
+    one.step(Append(1, "a", Position(1, 9), Position(1, 12), 0, bytes(3)), 0.0)
+    one.step(Append(2, "a", Position(1, 12), Position(2, 12), 0), 0.0)
+    one.step(Append(2, "a", Position(2, 12), Position(2, 20), 20, bytes(8)), 0.0)
+    one.deleted(15)
+    effects = one.step(Append(3, "c", Position(2, 20), Position(3, 20), 20), 0.0)
+    assert Begin(Position(3, 20)) in effects
+    assert one.stored(Position(2, 20)) == [Send("c", AppendReply(3, "b", match=Position(3, 20)))]

@@ -33,6 +33,11 @@ def test_a_member_that_has_deleted_more_than_its_leader_is_told_the_rest(seed: i
     run(seed)
 
 
+@pytest.mark.parametrize("seed", [1_032_396])
+def test_a_member_that_has_deleted_all_that_is_committed_says_so(seed: int) -> None:
+    run(seed)
+
+
 # -- planted bugs
 
 
