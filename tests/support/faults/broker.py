@@ -2,6 +2,9 @@
 
 ``RMQTEST_BUG`` names a bug of the table in ``tests/fault/test_planted_bugs.py`` to plant.
 
+``RMQTEST_SICKNESS`` is the file by which a test makes its disk and its clock wrong
+(:mod:`tests.support.faults.sickness`).
+
 ``RMQTEST_AGAIN`` is the pause of a slave between two tries to reach its master, seconds.
 
 ``RMQTEST_RULES`` holds the rules as JSON, ``RMQTEST_POINTS`` the file that gets a line for every point met first and
@@ -15,6 +18,7 @@ from __future__ import annotations
 import json
 import os
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,8 +30,9 @@ from rmq.broker.store.log.durability import Durability
 from rmq.broker.store.store import Store
 from rmq.cli.mqbroker import main as program
 from rmq.remoting.conn import Conn
-from tests.support.faults.os_calls import Points, Rule, install
+from tests.support.faults.os_calls import FaultyOs, Points, Rule, install
 from tests.support.faults.power import JournalOs
+from tests.support.faults.sickness import Sickness, SickOs, plant_clock
 
 
 def _record(path: str) -> Any:
@@ -63,13 +68,23 @@ def _phase(owner: type, name: str, points: Points, before: str, after: str) -> N
     setattr(owner, name, watched)
 
 
+def _watched(points: Points) -> FaultyOs | None:
+    root = os.environ["RMQ_STORE_PATH_ROOT_DIR"]
+    if journal := os.environ.get("RMQTEST_JOURNAL"):
+        return JournalOs(points, root, journal)
+    if page := os.environ.get("RMQTEST_SICKNESS"):
+        sickness = Sickness(Path(page))
+        plant_clock(sickness)
+        return SickOs(points, sickness, root)
+    return None
+
+
 def main() -> None:
     rules = [Rule(**rule) for rule in json.loads(os.environ.get("RMQTEST_RULES", "[]"))]
     points = Points(rules)
     if path := os.environ.get("RMQTEST_POINTS"):
         points.record = _record(path)
-    journal = os.environ.get("RMQTEST_JOURNAL")
-    install(points, JournalOs(points, os.environ["RMQ_STORE_PATH_ROOT_DIR"], journal) if journal else None)
+    install(points, _watched(points))
     _around(Store, "append", points, "store.append")
     _around(CommitLog, "roll", points, "store.roll")
     _around(Durability, "on_flushed", points, "store.flushed")

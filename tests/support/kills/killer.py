@@ -70,10 +70,10 @@ class BrokerProcess:
         return environment(
             self.folder,
             RMQ_BROKER_IP1="127.0.0.1",
-            RMQ_BROKER_NAME="broker-a",
-            RMQ_NAMESRV_ADDR="",
             RMQ_STORE_PATH_ROOT_DIR=str(self.store),
             **{
+                "RMQ_BROKER_NAME": "broker-a",
+                "RMQ_NAMESRV_ADDR": "",
                 "RMQ_LISTEN_PORT": "0",
                 "RMQ_MAPPED_FILE_SIZE_COMMIT_LOG": str(LOG_FILE_SIZE),
                 "RMQ_MAPPED_FILE_SIZE_CONSUME_QUEUE": str(QUEUE_FILE_SIZE),

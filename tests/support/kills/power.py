@@ -17,10 +17,10 @@ from tests.support.kills.killer import LOG_FILE_SIZE, BrokerProcess, OsTree
 from tests.support.kills.load import scan_back
 from tests.support.store_scan import Record, Tree, scan_through
 
-__all__ = ["PowerCampaign"]
+__all__ = ["PowerCampaign", "PoweredBroker"]
 
 
-class _PoweredBroker(BrokerProcess):
+class PoweredBroker(BrokerProcess):
     """Notes what it does to its disk."""
 
     def __init__(self, folder: Path, **settings: str) -> None:
@@ -33,6 +33,16 @@ class _PoweredBroker(BrokerProcess):
         self.journal.unlink(missing_ok=True)
         self.disk = before(self.store)
         return await super().start(*rules)
+
+    def cut_power(self, seed: int) -> int:
+        """Its process was killed, and the power goes, too: what was not forced is lost, kept or torn, as it falls.
+
+        :return: forcing calls that had ended in its life.
+        """
+        forced = replay(self.disk, self.journal)
+        self.disk.power_cut(seeded(seed))
+        lay_out(self.store, self.disk)
+        return forced
 
 
 class _CutTree:
@@ -70,7 +80,7 @@ class PowerCampaign(Campaign):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.broker = self._powered = _PoweredBroker(self.folder / "broker", **self.settings)
+        self.broker = self._powered = PoweredBroker(self.folder / "broker", **self.settings)
         self._sync = self.settings.get("RMQ_FLUSH_DISK_TYPE") == "SYNC_FLUSH"
         self._fates = seeded(self.seed)
 
