@@ -22,6 +22,7 @@ from rmq.broker.pop.modes import RequestModes
 from rmq.broker.raft.found import left, look, returned
 from rmq.broker.raft.group import Group
 from rmq.broker.raft.link import GroupLink
+from rmq.broker.replication.followed import regain_promoted
 from rmq.broker.replication.metadata import BesideTables
 from rmq.broker.replication.returning import ask_slaves
 from rmq.broker.replication.slave_service import SlaveClient
@@ -326,6 +327,8 @@ class BrokerApp:
             self.observer.services.watch(*self.group.tasks_of_all)
         if self.roles.role.leads:
             await self._registration.find_name_servers()
+            if self.group is None:
+                await regain_promoted(self.ground, self.topics, self.store.queues)
             await ask_slaves(self.ground, self.offsets, self._client, self._peers, self._registration.addresses)
         # Before anybody takes the offsets of a topic that was being deleted for those of messages that are lost.
         self.forgetting.finish()

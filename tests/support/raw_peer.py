@@ -88,9 +88,9 @@ def with_peer(address: str, what: Callable[[RawPeer], Coroutine[Any, Any, T]]) -
     return asyncio.run(main())
 
 
-def send(topic: str = "T", body: bytes = b"x", *, props: str = "", oneway: bool = False) -> Command:
-    """A plain send (code 310) to queue 0."""
-    ext = {"a": "P", "b": topic, "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1", "h": "0"}
+def send(topic: str = "T", body: bytes = b"x", *, props: str = "", oneway: bool = False, queue: int = 0) -> Command:
+    """A plain send (code 310)."""
+    ext = {"a": "P", "b": topic, "c": "TBW102", "d": "4", "e": str(queue), "f": "0", "g": "1", "h": "0"}
     ext |= {"i": props, "j": "0", "k": "false", "m": "false"}
     command = Command(310, ext=dict(ext), body=body)
     return command.mark_oneway() if oneway else command

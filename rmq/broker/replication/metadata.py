@@ -6,6 +6,7 @@ told it: whoever goes on from it, here or as the next master, finds the messages
 written because of it (delivered late, given back, popped).
 
 Each table is asked for, judged and kept by itself: one that cannot be had keeps what it holds, and none waits for it.
+Tables are asked for at once when messages come of a topic, or a queue, that they do not have.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from rmq.broker.groups.offsets import read_offsets
@@ -24,6 +25,7 @@ from rmq.protocol.bodies.kv import KVTable
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import BodyError, ConnectFailed, ConnectionLost, ResponseError
+from rmq.protocol.names import is_lmq, is_system_topic
 from rmq.protocol.numbers import whole
 from rmq.remoting.limits import Rationed
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from rmq.broker.parts import Ground, Tables
     from rmq.broker.pop.modes import RequestModes
     from rmq.broker.schedule.levels import DelayOffsets
+    from rmq.broker.store.state import Queue
     from rmq.broker.topics.metadata import MetadataFile
     from rmq.remoting.client import RemotingClient
     from rmq.remoting.conn import Conn
@@ -45,6 +48,10 @@ log = logging.getLogger(__name__)
 _FIRST, _PERIOD, _TIMEOUT = 3.0, 10.0, 5.0
 #: The same in a group that elects its master.
 _GROUP_FIRST, _GROUP_PERIOD = 0.5, 1.0
+#: Seconds between two rounds, at least, for topics that nobody has told of; and how many of them the master is
+#: remembered not to have either.
+_MOMENT = 1.0
+_MOST_IN_VAIN = 1000
 #: Seconds between two looks whether the log has arrived.
 _LOOK = 0.1
 #: Topics deleted before the loop gets its turn.
@@ -127,6 +134,8 @@ class MetadataSync:
         self._client = client
         self._master = master
         self._seek = seek
+        #: Called when topics were taken over, with the end of the log here when they were asked for.
+        self.on_topics: Callable[[int], None] = lambda end: None
         self._complaints = Rationed(clock)
         self._known = True
         #: Where the master's log ended when it was asked last; None before the first time.
@@ -136,6 +145,12 @@ class MetadataSync:
         #: Topics, and offsets, of the last answers.
         self._last_topics: frozenset[str] = frozenset()
         self._last_offsets: Mapping[str, Mapping[int, int]] = {}
+        #: Topics whose messages have come, and no word of them, with the queues that they need: to be asked for at
+        #: once, and asked for in vain.
+        self._lacking: dict[str, int] = {}
+        self._in_vain: dict[str, int] = {}
+        self._wanted = asyncio.Event()
+        self._one_round = asyncio.Lock()
 
         def table(name: str, code: RequestCode, take: Callable[[bytes, bool], Awaitable[None]], *absent: int) -> _Table:
             what = f"taking the {name} over from the master"
@@ -158,8 +173,44 @@ class MetadataSync:
     def start(self, tasks: TaskOwner) -> None:
         """Ask again and again."""
         first, period = (_GROUP_FIRST, _GROUP_PERIOD) if self._in_group else (_FIRST, _PERIOD)
-        tasks.every(period, lambda: self.round(self._plain), "tables", first=first)
+        tasks.every(period, self._round_of_tables, "tables", first=first)
         tasks.every(period, self._round_of_progress, "progress", first=first)
+        if not self._in_group:
+            tasks.serve(self._ask_at_once(), "new topics")
+
+    def arrived(self, queues: Iterable[Queue]) -> None:
+        """These queues have new messages: topics that nobody has told of are asked for at once."""
+        for queue in queues:
+            if not self._knows(queue.topic, queue.id) and self._in_vain.get(queue.topic, 0) <= queue.id:
+                self._lacking[queue.topic] = max(self._lacking.get(queue.topic, 0), queue.id + 1)
+                self._wanted.set()
+
+    def _knows(self, topic: str, queue_id: int) -> bool:
+        config = self._topics.get(topic)
+        if config is not None:
+            return queue_id < config.read_queue_nums
+        return is_system_topic(topic) or is_lmq(topic)  # made when it is needed
+
+    async def _ask_at_once(self) -> None:
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            lacking, self._lacking = self._lacking, {}
+            if not all(self._knows(topic, count - 1) for topic, count in lacking.items()):
+                began = self._clock.monotonic()
+                await self._round_of_tables()
+                if (self._plain[0].taken_at or 0.0) >= began:  # else the master was not asked
+                    self._note_in_vain(lacking)
+                await asyncio.sleep(_MOMENT)
+
+    def _note_in_vain(self, lacking: Mapping[str, int]) -> None:
+        """The master has no such topics either: messages of what was deleted, out of a backlog."""
+        for topic, count in lacking.items():
+            if not self._knows(topic, count - 1):
+                self._in_vain.pop(topic, None)
+                self._in_vain[topic] = count
+        while len(self._in_vain) > _MOST_IN_VAIN:
+            del self._in_vain[next(iter(self._in_vain))]
 
     def ages(self) -> list[tuple[str, float]]:
         """(name of a table, seconds since it was taken over last), of those that were ever."""
@@ -190,6 +241,10 @@ class MetadataSync:
         return self._master_end or 0
 
     # -- asking
+
+    async def _round_of_tables(self) -> None:
+        async with self._one_round:
+            await self.round(self._plain)
 
     async def _round_of_progress(self) -> None:
         await self.round(self._progress, arrived=True)
@@ -267,7 +322,7 @@ class MetadataSync:
     async def _take(self, table: _Table, body: bytes, conn: Conn | None, end: int) -> None:
         same = conn is not None and conn is table.conn
         if same and body == table.body:
-            table.taken_at, table.as_of = self._clock.monotonic(), end
+            self._taken(table, end)
             return
         self._end = end
         try:
@@ -276,8 +331,13 @@ class MetadataSync:
             table.trouble.failed(error)
             return
         table.body, table.conn = body, conn
-        table.taken_at, table.as_of = self._clock.monotonic(), end
+        self._taken(table, end)
         table.trouble.over()
+
+    def _taken(self, table: _Table, end: int) -> None:
+        table.taken_at, table.as_of = self._clock.monotonic(), end
+        if table is self._plain[0]:
+            self.on_topics(end)
 
     # -- taking over
 
@@ -299,6 +359,7 @@ class MetadataSync:
                 self._forgetting.forget_topic(name, self._end)
             if not count % _AT_ONCE:
                 await asyncio.sleep(0)
+        self._in_vain.clear()
         self._topics.replace_all(configs, version)
         self._last_topics = frozenset(configs)
 

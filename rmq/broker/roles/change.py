@@ -122,12 +122,14 @@ class Roles:
         begins("the services of a slave", slave.end)
         await slave.load()
         self.slave = slave
+        self._arrivals.told += slave.arrived
         self._services.watch(*slave.tasks)
         begins("what is known of them", lambda: self._let_go(slave))
 
     def _let_go(self, slave: SlaveServices) -> None:
         self.slave = None
         self._services.unwatch(*slave.tasks)
+        self._arrivals.told = [told for told in self._arrivals.told if told not in slave.arrived]
 
     def _disconnect(self, master: MasterServices) -> None:
         self.master = None

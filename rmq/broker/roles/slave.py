@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from rmq.broker.parts import Ground, Tables
+from rmq.broker.replication.followed import Followed
 from rmq.broker.replication.metadata import BesideTables, MetadataSync
 from rmq.broker.replication.slave_service import SlaveStatus
+from rmq.broker.store.state import Queue
 from rmq.broker.topics.metadata import MetadataFile
 from rmq.protocol.bodies.replica import HAClientRuntimeInfo
 from rmq.remoting.client import RemotingClient
@@ -65,7 +67,13 @@ class SlaveServices:
         self._tasks = TaskOwner("metadata")
         self._begun = Parts("the broker")
         self.metadata = MetadataSync(ground, tables, beside, delays_file, client, master, seek)
+        #: Up to where its topics are its master's; None in a group, which knows it by itself.
+        self._followed = None if ground.settings.enable_dleger_commit_log else Followed(ground)
+        if self._followed is not None:
+            self.metadata.on_topics = self._followed.taken
         self.client = link
+        #: Told of queues with new messages.
+        self.arrived: tuple[Callable[[Iterable[Queue]], None], ...] = (self.metadata.arrived,)
         #: The owners of its background services.
         self.tasks: tuple[TaskOwner, ...] = (self._tasks, self.client.tasks)
 
@@ -78,6 +86,10 @@ class SlaveServices:
         self._begun.push("what it asks its master", self._tasks.close)
         self._begun.push("the link to its master", self.client.stop)
         self._delays_file.load(self._delays.parse)
+        if self._followed is not None:
+            self._begun.push("what it was told of", self._followed.close)
+            self._followed.load()
+            self._followed.begin()
 
     def start(self) -> None:
         """Follow the master."""

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 
 from rmq.protocol.message import decode_records
+from rmq.runtime.world import Files
 from tests.support.raw_peer import pull, send
 from tests.support.scenes.pair import Pair, pair
 from tests.support.virtual import in_virtual_time
@@ -67,3 +68,85 @@ async def test_progress_never_says_more_than_the_log_has() -> None:
         await scene.start_slave(brokerRole="ASYNC_MASTER", brokerId="0")
         await asyncio.sleep(60)
         assert bodies - (await there(scene, "slave")).keys() == set()
+
+
+def write(files: Files, path: str, text: bytes) -> None:
+    file = files.open(path, create=True)
+    file.truncate(0)
+    file.pwrite(text, 0)
+    file.close()
+
+
+async def promote(scene: Pair) -> None:
+    await scene.master.stop()
+    await scene.slave.stop()
+    await scene.start_slave(brokerRole="ASYNC_MASTER", brokerId="0")
+
+
+@in_virtual_time
+async def test_a_topic_that_the_slave_was_not_told_of_is_there_when_it_is_promoted() -> None:
+    async with pair() as scene:
+        await scene.topic("Old", 2)
+        await scene.send("Old", "o")
+        await scene.replicated()
+        await asyncio.sleep(12)
+        slave = scene.slave.roles.slave
+        assert slave is not None
+        await slave._tasks.close()  # the master dies before it answers again
+        await scene.topic("New", 2)
+        await scene.topic("Old", 12)
+        for topic, queue in (("New", 1), ("Old", 11)):
+            assert (await scene.ask("master", send(topic, b"n", queue=queue))).code == 0
+        await scene.replicated()
+        assert "New" not in scene.slave.topics
+        await promote(scene)
+        for topic, queue in (("New", 1), ("Old", 11), ("Old", 0)):
+            answer = await scene.ask("slave", pull("g", topic, 0, queue=queue))
+            assert answer.code == 0, (topic, queue, answer.remark)
+        assert (await scene.ask("slave", send("New", b"m"))).code == 0
+        assert scene.nodes["slave"].files.read("/store/config/followed.json") == b'{"topicsAsOf":-1}'
+
+
+@in_virtual_time
+async def test_topics_that_were_deleted_while_the_slave_was_away_do_not_come_back_with_its_promotion() -> None:
+    async with pair() as scene:
+        for topic in ("Kept", "Gone"):
+            await scene.topic(topic)
+            await scene.send(topic, "a")
+        await scene.replicated()
+        await asyncio.sleep(12)
+        await scene.slave.stop()
+        await scene.delete_topic("Gone")
+        await scene.master.stop()
+        await scene.start_master()
+        await scene.start_slave()
+        await asyncio.sleep(12)
+        await scene.send("Kept", "b")
+        await scene.replicated()
+        assert "Gone" not in scene.slave.topics
+        assert scene.slave.store.queues.get("Gone", 0) is not None, "they are hidden"
+        await promote(scene)
+        assert "Kept" in scene.slave.topics
+        assert "Gone" not in scene.slave.topics
+
+
+@in_virtual_time
+async def test_what_a_slave_was_told_of_may_be_unreadable_and_ends_where_its_log_was_cut() -> None:
+    async with pair() as scene:
+        await scene.topic("T")
+        await scene.send("T", "a")
+        await scene.replicated()
+        await asyncio.sleep(12)
+        await scene.slave.stop()
+        files = scene.nodes["slave"].files
+        path = "/store/config/followed.json"
+        for text, expected in ((b'{"topicsAsOf":99999999}', scene.slave.store.log.end), (b'{"topicsAsOf":7}', 7)):
+            write(files, path, text)
+            await scene.start_slave()
+            await asyncio.sleep(0.01)
+            assert files.read(path) == b'{"topicsAsOf":%d}' % expected
+            await scene.slave.stop()
+        for name in (path, f"{path}.bak"):
+            write(files, name, b"nonsense")
+        await scene.start_slave(brokerRole="ASYNC_MASTER", brokerId="0")
+        assert "T" in scene.slave.topics

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 
 import pytest
 
 from rmq.broker.replication import metadata
+from rmq.broker.store.state import Queue
 from rmq.protocol import fastjson
 from rmq.protocol.bodies.kv import KVTable
 from rmq.protocol.bodies.pop import SetMessageRequestModeRequestBody
@@ -365,3 +367,84 @@ async def test_what_is_forbidden_and_no_table_leaves_what_was_and_keeps_no_group
 
 def test_the_rhythm_is_javas() -> None:
     assert (metadata._FIRST, metadata._PERIOD) == (3.0, 10.0)
+
+
+def early_rounds(scene: Pair, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """When the slave asks its master for tables although it is not time, from now on."""
+    slave = scene.slave.roles.slave
+    assert slave is not None
+    asked: list[float] = []
+    ask = slave.metadata._round_of_tables
+
+    async def seen() -> None:
+        asked.append(asyncio.get_running_loop().time())
+        await ask()
+
+    monkeypatch.setattr(slave.metadata, "_round_of_tables", seen)
+    return asked
+
+
+@in_virtual_time
+async def test_a_topic_or_a_queue_is_known_as_soon_as_its_first_message_is_here() -> None:
+    async with pair() as scene:
+        await rounds(scene)
+        await scene.topic("New", 2)
+        await scene.send("New", "a")
+        await scene.replicated()
+        await asyncio.sleep(0.1)
+        assert (await scene.ask("slave", pull("g", "New", 0))).code == 0
+        await asyncio.sleep(1.5)
+        await scene.topic("New", 5)
+        assert (await scene.ask("master", send("New", b"b", queue=4))).code == 0
+        await scene.replicated()
+        await asyncio.sleep(0.1)
+        assert (await scene.ask("slave", pull("g", "New", 0, queue=4))).code == 0
+
+
+@in_virtual_time
+async def test_new_topics_are_asked_for_once_a_moment() -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        async with pair() as scene:
+            await rounds(scene)
+            asked = early_rounds(scene, monkeypatch)
+            for number in range(30):
+                await scene.topic(f"New{number}")
+                await scene.send(f"New{number}", "a")
+                await asyncio.sleep(0.1)
+            await asyncio.sleep(1.1)
+            assert all(f"New{number}" in scene.slave.topics for number in range(30))
+            assert 2 <= len(asked) <= 5
+            assert all(after - before >= 1 for before, after in itertools.pairwise(asked))
+
+
+@in_virtual_time
+async def test_topics_that_the_master_has_not_either_are_asked_for_once() -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(metadata, "_MOST_IN_VAIN", 2)
+        async with pair() as scene:
+            await rounds(scene)
+            asked = early_rounds(scene, monkeypatch)
+            slave = scene.slave.roles.slave
+            assert slave is not None
+
+            async def arrived(*names: str, queue: int = 0) -> int:
+                """How often the slave asks when it gets messages of topics that its master has not."""
+                before = len(asked)
+                for name in names:
+                    slave.metadata.arrived([Queue(name, queue)])
+                    slave.metadata.arrived([Queue(name, queue)])
+                await asyncio.sleep(1.1)
+                return len(asked) - before
+
+            assert await arrived("A", "B", "rmq_sys_one", "%LMQ%one", "SCHEDULE_TOPIC_XXXX") == 1
+            assert await arrived("A", "B", "rmq_sys_one", "%LMQ%one", "SCHEDULE_TOPIC_XXXX") == 0, "each was asked for"
+            assert await arrived("B", queue=1) == 1, "not with so many queues"
+            assert await arrived("C") == 1
+            assert await arrived("B", "C") == 0
+            assert await arrived("A") == 1, "no more than two are remembered"
+            await scene.topic("Other")
+            await slave.metadata.round(slave.metadata._plain)
+            assert await arrived("C") == 1, "the master has another table"
+            await scene.master.stop()
+            assert await arrived("D") == 1
+            assert await arrived("D") == 1, "nobody has answered"
