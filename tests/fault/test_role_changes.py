@@ -333,12 +333,13 @@ async def test_a_role_that_cannot_begin_leaves_none_until_one_can() -> None:
         kept = scene.node.files.read(path)
         for name in (path, path + ".bak"):
             scene.node.files.write_atomic(name, b"junk")
+        await asyncio.sleep(0.1)  # what it was told of is written
         before = running()
         with pytest.raises(StoreError, match="delayOffset"):
             await scene.app.roles.become(MASTER)
         gone = {
-            "owner file delayOffset.json", "owner slave", "owner metadata", "task slave.follow",
-            "task metadata.progress", "task metadata.tables",
+            "owner file delayOffset.json", "owner file followed.json", "owner slave", "owner metadata",
+            "task slave.follow", "task metadata.progress", "task metadata.tables", "task metadata.new topics",
         }  # fmt: skip
         assert running() == {name: count for name, count in before.items() if name not in gone}
         assert (scene.app.roles.role, scene.app.roles.master) == (SLAVE, None)
