@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from rmq.broker.store.log.records import LARGEST, check
 from rmq.protocol.errors import ReplicationError
-from rmq.protocol.record import FIXED_SIZE, MAGIC_V1, MAGIC_V2, fields, is_blank
+from rmq.protocol.record import BLANK_MAGIC, FIXED_SIZE, MAGIC_V1, MAGIC_V2, fields, is_blank
 
-__all__ = ["IncomingRecords", "LogsDiffer"]
+__all__ = ["FilesDiffer", "IncomingRecords", "LogsDiffer"]
 
 #: Size, magic, and the offset at which a record says it lies.
 _head = fields("size", "magic", "physical_offset")
@@ -20,6 +20,19 @@ _MAGICS = (MAGIC_V1, MAGIC_V2)
 
 class LogsDiffer(ReplicationError):
     """Master and slave do not have the same log: nothing more is taken from this master."""
+
+
+class FilesDiffer(LogsDiffer):
+    """The files of the two logs have not the same size.
+
+    :param at: commit-log offset where one of the master's files ends, or goes on, as none does here.
+    """
+
+    def __init__(self, at: int, what: str, file_size: int) -> None:
+        super().__init__(
+            f"the master's file {what} {at}, and this slave's have mappedFileSizeCommitLog={file_size}: there it is "
+            f"another number"
+        )
 
 
 class IncomingRecords:
@@ -91,6 +104,10 @@ class IncomingRecords:
                 if is_blank(data, lo, room):
                     start += room
                     continue
+                if magic == BLANK_MAGIC and size > 0:
+                    raise FilesDiffer(start + size, "ends at", self.file_size)
+                if magic in _MAGICS and offset == start and room < size <= LARGEST:
+                    raise FilesDiffer(start + room, "does not end at", self.file_size)
                 raise LogsDiffer(
                     f"what the master sends for offset {start} is no record of this log: the two logs are not the "
                     f"same, or bytes were changed on the way"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
-from rmq.broker.replication.incoming import IncomingRecords, LogsDiffer
+from rmq.broker.replication.incoming import FilesDiffer, IncomingRecords, LogsDiffer
 from rmq.broker.replication.master import CUT_BACK
 from rmq.broker.replication.slave import HolesFound, SlaveStream
 from rmq.broker.settings import BrokerSettings
@@ -35,6 +35,8 @@ _LEAST_TAIL = 64 << 10
 _MOST_AGAIN = 64 << 20
 #: Damaged parts that a master is asked for, at most, until it is another one: it may have them no better.
 _MOST_HOLES = 1000
+#: What is done where files have not the same size: a log of another size is another one.
+_SAME_FILES = "stop this slave, set the master's number here, and: mqadmin store truncate --all"
 #: Seconds between two looks whether there is an address, while there is none.
 _LOOK_PAUSE = 1.0
 
@@ -167,8 +169,9 @@ class SlaveClient:
         self._why = f"{address}: {error}"
         if isinstance(error, LogsDiffer):
             self._refused += 1
-            self._why += f"; stop this slave, and: {CUT_BACK}"
-            error = LogsDiffer(f"{error}; stop this slave, and: {CUT_BACK}")
+            what_to_do = _SAME_FILES if isinstance(error, FilesDiffer) else f"stop this slave, and: {CUT_BACK}"
+            self._why += f"; {what_to_do}"
+            error = LogsDiffer(f"{error}; {what_to_do}")
         self._trouble.failed(error, address)
 
     async def _one_connection(self, address: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rmq.broker.replication import incoming as module
-from rmq.broker.replication.incoming import IncomingRecords, LogsDiffer
+from rmq.broker.replication.incoming import FilesDiffer, IncomingRecords, LogsDiffer
 from rmq.testing.simloop import run
 from tests.support.scenes.replication import SIZE, filled_log, record_head
 
@@ -132,3 +132,25 @@ def test_what_waits_for_the_rest_of_a_record_is_not_copied_with_every_byte(monke
     for at in range(4999):
         assert incoming.take(record[at : at + 1]) == b""
     assert len(looks) == 1
+
+
+@pytest.mark.parametrize("step", [1, 333, 1 << 20])
+@pytest.mark.parametrize("size", [SIZE + 4096, 2 * SIZE])
+def test_files_of_another_size_are_no_other_log(data: bytes, size: int, step: int) -> None:
+    last = records(data)[-1]
+    rest = last[0] + last[1]
+
+    def first_refused(file_size: int, sent: bytes) -> str:
+        incoming = IncomingRecords(file_size)
+        incoming.begin(0, at_record=True)
+        try:
+            for at in range(0, len(sent), step):
+                incoming.take(sent[at : at + step])
+        except FilesDiffer as refused:
+            assert incoming.at <= rest
+            return str(refused)
+        return "nothing"
+
+    assert first_refused(size, data[:SIZE]).startswith(f"the master's file ends at {SIZE}, ")
+    longer = data[:rest] + record_head(rest, SIZE - rest + 500)
+    assert first_refused(SIZE, longer).startswith(f"the master's file does not end at {SIZE}, ")

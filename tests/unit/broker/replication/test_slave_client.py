@@ -14,7 +14,7 @@ from rmq.broker.settings import BrokerSettings
 from rmq.broker.store.log.gate import Gate
 from rmq.broker.store.store import Store
 from rmq.testing.simworld import Simulation
-from tests.support.scenes.replication import SIZE, filled_log, log_bytes
+from tests.support.scenes.replication import SIZE, filled_log, log_bytes, record_head
 from tests.support.scenes.store import opened, small
 from tests.support.virtual import eventually, in_virtual_time
 
@@ -140,6 +140,21 @@ async def test_a_master_with_another_log_is_left_and_tried_again_after_a_pause()
         assert "the two logs are not the same" in (status.trouble or "")
         assert await eventually(lambda: len(s.masters) == 2) < 5.1
         assert log_bytes(s.store) == data
+
+
+@in_virtual_time
+async def test_what_is_to_be_done_where_files_have_another_size_is_something_else() -> None:
+    data = await filled_log(30)
+    async with scene() as s:
+        master = await s.connected(1)
+        master.unit(0, data)
+        await eventually(lambda: s.store.log.end == len(data))
+        master.unit(len(data), record_head(len(data), SIZE))
+        await eventually(lambda: master.lost)
+        assert log_bytes(s.store) == data
+        trouble = s.client.status().trouble or ""
+        assert "set the master's number here, and: mqadmin store truncate --all" in trouble
+        assert "--to-master" not in trouble
 
 
 @in_virtual_time
