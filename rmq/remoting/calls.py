@@ -111,10 +111,12 @@ class Calls:
             return opaque
         alone = not self._waiting
         self._waiting[opaque] = done
-        self._leaves(opaque, timeout)
-        if alone:  # nothing else is on its way that it could go with
+        if alone and not self._endpoint.scheduled:
+            # Nothing else is on its way that it could go with, and no tick has to come.
             self.send_at_once(data)
+            self._endpoint.timeouts.add(timeout, (self, (opaque,), timeout, False))
         else:
+            self._leaves(opaque, timeout)
             self.send(data)
         return opaque
 

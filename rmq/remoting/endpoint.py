@@ -46,7 +46,7 @@ class Endpoint:
 
     :param router: answers requests that the step does not.
     :param step: what serves the ready connections; the router alone when not given.
-    :param at_once: what is read is served in the turn of the loop that has read it.
+    :param at_once: what is read is served, by the router, in the turn of the loop that has read it.
     :param after: called at the end of each tick, when its answers are written. It must not raise.
     :param name: begins log lines and task names.
     """
@@ -115,6 +115,20 @@ class Endpoint:
         self.woken = self.now()
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
+        ready = self.ready
+        conn = ready[0]
+        if len(ready) == 1 and len(conn.frames) == 1 and conn._clear:
+            # Nearly always it is one answer, and somebody waits for nothing else.
+            ready.clear()
+            (one,) = conn.frames
+            conn.frames.clear()
+            try:
+                self.route_frame(conn, *one)
+            finally:
+                self.scheduled = False
+            self._served(conn, [])
+            if not (self.dirty or ready or self.draining or self._after is not None):
+                return
         self._tick()
 
     def _tick(self) -> None:
@@ -161,11 +175,22 @@ class Endpoint:
                 conn.queued = 0
                 conn._ready = False
                 continue
-            try:
-                self._look_after(conn, later if conn is cut else [])
-            except Exception as error:  # a transport that is broken
-                self.complain("%s: closed: %r", conn.peer, error)
-                conn.abort(repr(error))
+            self._served(conn, later if conn is cut else [])
+
+    def _served(self, conn: Conn, later: list[Frame]) -> None:
+        """A connection has had its turn.
+
+        :param later: frames behind those of its turn.
+        """
+        if conn._clear and not conn.frames and not later and conn.owed_bytes <= self.limits.owed:
+            conn.queued = 0
+            conn._ready = False
+            return
+        try:
+            self._look_after(conn, later)
+        except Exception as error:  # a transport that is broken
+            self.complain("%s: closed: %r", conn.peer, error)
+            conn.abort(repr(error))
 
     def _serve_singly(self, conns: list[Conn]) -> None:
         """After a step that broke its promise not to raise: whoever makes it raise again is closed."""

@@ -148,6 +148,9 @@ class ThreadBridge(Bridge):
             return
         waiter.done = True
         finished = self._finished
+        if not finished and len(self._waiting) <= 1:
+            waiter.lock.release()  # nobody else waits whom it could go with
+            return
         finished.append(waiter)
         if len(finished) == 1:
             self._loop.call_soon(self._release_all)

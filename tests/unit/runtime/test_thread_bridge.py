@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from rmq.protocol.errors import ClientError
+from rmq.runtime.bridge import Waiter
 from rmq.runtime.thread_bridge import ThreadBridge, bridge
 
 
@@ -33,6 +34,23 @@ def test_results_and_errors_come_back_to_the_thread_that_asked() -> None:
     with ThreadPoolExecutor(16) as pool:
         answers = list(pool.map(ask, range(200)))
     assert answers == [number * 2 if number != 13 else "KeyError(13)" for number in range(200)]
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_who_waits_alone_goes_on_at_once_and_several_together(others: int) -> None:
+    made = bridge()
+
+    async def look() -> list[bool]:
+        waiters = [Waiter[None]() for _ in range(1 + others)]
+        made._waiting.update(waiters[1:])  # this call waits as well: it is the other one of two
+        await asyncio.sleep(0)
+        made.release(waiters[0])
+        seen = [waiters[0].lock.locked()]
+        await asyncio.sleep(0)
+        made._waiting.difference_update(waiters)
+        return [*seen, waiters[0].lock.locked()]
+
+    assert made.run(look()) == [others > 0, False]
 
 
 def test_the_loop_thread_may_not_wait_for_itself() -> None:
