@@ -30,7 +30,7 @@ class Members:
     #: Between two words of a leader.
     heartbeat: float = 0.2
     #: Bytes of a span, and of those that one member has not acknowledged.
-    span: int = 256 << 10
+    span: int = 1 << 20
     window: int = 4 << 20
     #: A preferred leader that lacks no more gets the lead, and is tried again so much later.
     near: int = 1 << 20

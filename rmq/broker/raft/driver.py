@@ -8,12 +8,15 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from rmq.broker.raft.answering import Answering
 from rmq.broker.raft.met import number
 from rmq.broker.raft.record_ends import RecordEnds
 from rmq.broker.raft.sidecar import Kept, Sidecar
 from rmq.broker.raft.spans import Spans
+from rmq.broker.raft.wire import SpanTold, Word
 from rmq.broker.store.log.gate import Gate
 from rmq.broker.store.store import Store
+from rmq.broker.store.told import Told
 from rmq.broker.store.trouble import Trouble
 from rmq.protocol.errors import RMQError, StoreError
 from rmq.raft.effects import Became, Begin, Commit, Cut, Effect, Reset, Role, Save, Send, Write
@@ -43,6 +46,7 @@ class RaftDriver:
     :param kept: what a start has found beside it.
     :param send: to a member; what cannot be sent now is lost.
     :param on_disk: counted is what is on the disk, not what is written (``flushDiskType=SYNC_FLUSH``).
+    :param tell: to every member; None: nobody is told what a leader makes of its log.
     """
 
     def __init__(
@@ -55,6 +59,7 @@ class RaftDriver:
         send: Callable[[str, Message], None],
         *,
         on_disk: bool,
+        tell: Callable[[SpanTold], None] | None = None,
     ) -> None:
         self._now, self._now_ms = world.clock.monotonic, world.clock.now_ms
         self._draw = world.random.random
@@ -62,7 +67,11 @@ class RaftDriver:
         self._log = store.log
         self._members = members
         self._sidecar = sidecar
-        self._send = send
+        self._answering = Answering(send)
+        self._send = self._answering.send
+        self._tell_all = tell
+        #: What was made of appends that the others have not been sent yet.
+        self._untold: list[SpanTold] = []
         self._on_disk = on_disk
         self.tasks = TaskOwner("raft")
         #: Told when the role, the term or the leader is another one.
@@ -105,6 +114,8 @@ class RaftDriver:
         """Take part from now on; the store has started, with its gate closed as a slave's."""
         store = self._store
         store.events.appended.append(self._appended)
+        if self._tell_all is not None:
+            store.tell(self._made)
         if self._on_disk:
             store.events.flushed.append(self._flushed)
         self.tasks.every(_NOTE, self._note, "note")
@@ -132,6 +143,7 @@ class RaftDriver:
     async def stop(self) -> None:
         """Take part in nothing any more."""
         store = self._store
+        store.tell(None)
         self._end_node()
         for told, what in ((store.events.appended, self._appended), (store.events.flushed, self._flushed)):
             if what in told:
@@ -169,6 +181,7 @@ class RaftDriver:
         self.node = None
         self.leads = self.leader = None
         self._effects.clear()
+        self._answering.drop()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -245,10 +258,12 @@ class RaftDriver:
 
     # -- events
 
-    def step(self, message: Message) -> None:
+    def step(self, message: Word) -> None:
         """A member says something."""
         node = self.node
-        if node is not None:
+        if isinstance(message, SpanTold):
+            self._hear_of_span(message)
+        elif node is not None:
             self.heard_ms = self._now_ms()
             try:
                 effects = node.step(message, self._now())
@@ -256,6 +271,14 @@ class RaftDriver:
                 self._fail(error)
                 return
             self._do(effects)
+
+    def _hear_of_span(self, message: SpanTold) -> None:
+        """A leader tells what it has made of a span, which has come before: only of what it led itself."""
+        node, term, told = self.node, message.term, message.told
+        if node is None or (node.leader, node.term) != (message.source, term) or self.leads is not None:
+            return
+        if all(self._path.contains(Position(term, end)) for end in (told.start, told.end)):
+            self._store.told(told)
 
     def lost(self, member: str) -> None:
         """The last connection of a member has ended."""
@@ -296,6 +319,22 @@ class RaftDriver:
             self._fail(error)
             return
         self._do(effects)
+        untold, self._untold = self._untold, []
+        for told in untold:
+            self._tell_of_span(told)
+
+    def _made(self, told: Told) -> None:
+        """The store has made queue entries and keys of what it has appended, or is about to say so."""
+        if self.leads is not None:
+            message = SpanTold(self.leads, self._members.me, told)
+            if told.end > self._path.end:
+                self._untold.append(message)
+            else:
+                self._tell_of_span(message)
+
+    def _tell_of_span(self, message: SpanTold) -> None:
+        if self._tell_all is not None and self.leads == message.term:
+            self._tell_all(message)
 
     def _flushed(self, to: int) -> None:
         end = self._ends.before(to)

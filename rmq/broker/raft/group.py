@@ -14,7 +14,7 @@ from rmq.broker.raft.met import Meetings, Met, Replaced
 from rmq.broker.raft.peers import Peers
 from rmq.broker.raft.seen import seen
 from rmq.broker.raft.sidecar import Kept, Sidecar, Whose
-from rmq.broker.raft.wire import Hello
+from rmq.broker.raft.wire import Hello, SpanTold, Word
 from rmq.broker.replication.slave_service import SlaveStatus
 from rmq.broker.store.trouble import Trouble
 from rmq.protocol.bodies.replica import GroupInfo
@@ -87,8 +87,9 @@ class Group:
         await store.show(min(kept.commit, end))
         members = self.peers.members
         self.driver = driver = RaftDriver(
-            world, store, members, self._sidecar, kept, self._say, on_disk=store.settings.sync_flush
-        )
+            world, store, members, self._sidecar, kept, self._say, on_disk=store.settings.sync_flush,
+            tell=self._say_of_span,
+        )  # fmt: skip
         driver.on_change.append(self._changed.set)
         self._links = Links(
             world, settings, self.peers, self.meetings, self._meet, self._hear, self._lose,
@@ -146,7 +147,11 @@ class Group:
         if self._links is not None and self.takes_part:
             self._links.send(to, message)
 
-    def _hear(self, message: Message) -> None:
+    def _say_of_span(self, told: SpanTold) -> None:
+        if self._links is not None and self.takes_part:
+            self._links.tell(told)
+
+    def _hear(self, message: Word) -> None:
         if self.driver is not None and self.takes_part:
             self.driver.step(message)
 

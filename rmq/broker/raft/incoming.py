@@ -6,11 +6,10 @@ import asyncio
 import logging
 from typing import Protocol, cast
 
-from rmq.broker.raft.wire import HELLO, Hello, decode, refusal
+from rmq.broker.raft.wire import HELLO, Hello, Word, decode, listens, refusal
 from rmq.broker.replication.wire import UnitDecoder, header
 from rmq.protocol import addresses
 from rmq.protocol.errors import ReplicationError, RMQError
-from rmq.raft.messages import Message
 from rmq.remoting.tls import HANDSHAKE, ServerTls, TlsMode, TlsPipe
 
 __all__ = ["Incoming", "Listens"]
@@ -45,7 +44,7 @@ class Listens(Protocol):
     def is_known(self, hello: Hello) -> bool:
         """Whether what a member says is heard."""
 
-    def heard(self, message: Message) -> None:
+    def heard(self, message: Word) -> None:
         """A member says something."""
 
     def refused(self, link: Incoming, error: RMQError) -> None:
@@ -106,7 +105,7 @@ class Incoming(asyncio.Protocol):
                 self._new = False
                 if self._secured(data):
                     return
-            for _, body in self._decoder.units(data):
+            for _, body in self._decoder.views(data):
                 if self._closed:
                     return
                 self._take(body)
@@ -125,12 +124,14 @@ class Incoming(asyncio.Protocol):
         if self._transport is not None and self.hello is not None:
             self._transport.write(header(0, 0))
 
-    def _take(self, body: bytes) -> None:
+    def _take(self, body: memoryview) -> None:
         if self.hello is None or body[:1] == bytes([HELLO]):
             hello = Hello.decode(body)
             if self.hello is not None and (self.hello.source, self.hello.disk) != (hello.source, hello.disk):
                 raise ReplicationError(f"it was {self.hello.source}, and says that it is another one now")
             self._links.introduced(self, hello)
+            if self.hello is None and self._transport is not None:
+                self._transport.write(listens())
             self.hello = hello
             return
         if self._links.is_known(self.hello):

@@ -13,7 +13,7 @@ from rmq.broker.raft.incoming import Incoming
 from rmq.broker.raft.met import Meetings
 from rmq.broker.raft.outgoing import Outgoing
 from rmq.broker.raft.peers import Peers
-from rmq.broker.raft.wire import Hello, encode
+from rmq.broker.raft.wire import Hello, SpanTold, Word, pieces
 from rmq.broker.settings import BrokerSettings
 from rmq.broker.store.trouble import Trouble
 from rmq.protocol import addresses
@@ -51,7 +51,7 @@ class Links:
         peers: Peers,
         meetings: Meetings,
         meet: Callable[[Hello], None],
-        heard: Callable[[Message], None],
+        heard: Callable[[Word], None],
         lost: Callable[[str], None],
         *,
         broker: str,
@@ -158,7 +158,15 @@ class Links:
         """
         link = self._out.get(to)
         if link is not None and (not isinstance(message, Append) or not message.data or self._is_here(to)):
-            link.send(encode(message))
+            link.send(*pieces(message))
+
+    def tell(self, told: SpanTold) -> None:
+        """Say the same to everybody who understands it."""
+        unit: tuple[bytes, ...] = ()
+        for one, link in self._out.items():
+            if link.listens and self._is_here(one):
+                unit = unit or pieces(told)
+                link.send(*unit)
 
     def _introduction(self, one: str) -> bytes:
         return self._meetings.introduce(replace(self._hello, to=one)).encode()

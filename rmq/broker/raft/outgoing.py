@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import cast
 
-from rmq.broker.raft.wire import REFUSED
+from rmq.broker.raft.wire import LISTENS, REFUSED
 from rmq.broker.replication.wire import UnitDecoder
 from rmq.protocol import addresses
 from rmq.protocol.errors import ReplicationError
@@ -34,6 +34,8 @@ class Outgoing(asyncio.Protocol):
         self._heard = heard
         #: The other side has said that it does not take this member.
         self.refused = False
+        #: and that it understands what a leader tells of spans.
+        self.listens = False
         #: Since when nothing has come back for what was sent; None while nothing waits for that.
         self._unheard: float | None = None
         self._transport: asyncio.Transport | None = None
@@ -62,6 +64,8 @@ class Outgoing(asyncio.Protocol):
             for _, body in self._decoder.units(data):
                 if not body:
                     self._heard()
+                elif body[:1] == bytes([LISTENS]):
+                    self.listens = True
                 elif body[:1] == bytes([REFUSED]):
                     self.refused = True
                     text = body[1:1025].decode("utf-8", "replace")
@@ -70,7 +74,8 @@ class Outgoing(asyncio.Protocol):
         except ReplicationError as error:
             self._end(str(error))
 
-    def send(self, unit: bytes) -> None:
+    def send(self, *pieces: bytes) -> None:
+        """Send a unit, given in pieces."""
         transport = self._transport
         if transport is None:
             return
@@ -80,8 +85,8 @@ class Outgoing(asyncio.Protocol):
         elif now - self._unheard > _UNHEARD:
             self._end(f"nothing has come back for {_UNHEARD:.0f} s")
             return
-        if transport.get_write_buffer_size() + len(unit) <= _UNSENT:
-            transport.write(unit)
+        if transport.get_write_buffer_size() + sum(map(len, pieces)) <= _UNSENT:
+            transport.writelines(pieces)
 
     def introduce(self) -> None:
         """Say again who speaks: there is more to say. It is short, and nobody asks for it again: never lost."""

@@ -15,6 +15,8 @@ byte of the log that it carries (0 where it carries none)::
     6     lead                 term i8
     7     refused              text; it goes the other way, before the connection is closed
     8     be counted again     term i8, returning i8
+    9     tells of a span      term i8, then :mod:`rmq.broker.store.told`; only to who has said that it listens
+    10    listens              nothing; it goes the other way, and means that kind 9 is understood
 
 The first unit may come again on a connection, when there is more to say.
 
@@ -30,14 +32,17 @@ from typing import Final
 import orjson
 
 from rmq.broker.replication.wire import header
+from rmq.broker.store.told import Told
 from rmq.protocol.errors import ReplicationError
 from rmq.raft.messages import Admit, Append, AppendReply, Install, Message, TimeoutNow, VoteReply, VoteRequest
 from rmq.raft.position import Position
 
-__all__ = ["HELLO", "REFUSED", "Hello", "decode", "encode", "refusal"]
+__all__ = ["HELLO", "LISTENS", "REFUSED", "Hello", "SpanTold", "Word", "decode", "encode", "listens", "refusal"]
 
 HELLO: Final = 0
 REFUSED: Final = 7
+LISTENS: Final = 10
+_SPAN: Final = 9
 _ASK: Final = Struct(">BqqqB")
 _ANSWER: Final = Struct(">BqB")
 _APPEND: Final = Struct(">Bqqqqqqq")
@@ -45,6 +50,7 @@ _REPLY: Final = Struct(">BqBqqqqqqqq")
 _INSTALL: Final = Struct(">Bqqqqq")
 _LEAD: Final = Struct(">Bq")
 _ADMIT: Final = Struct(">Bqq")
+_TELL: Final = Struct(">Bq")
 _VERSION: Final = 1
 #: Terms and offsets are less: what is counted on from them still fits.
 _MOST: Final = 1 << 62
@@ -82,7 +88,7 @@ class Hello:
         return header(0, len(body)) + body
 
     @classmethod
-    def decode(cls, body: bytes) -> Hello:
+    def decode(cls, body: bytes | memoryview) -> Hello:
         """:raises ReplicationError: it is none, or one of another version."""
         try:
             found = orjson.loads(body[1:]) if body[:1] == bytes([HELLO]) else None
@@ -101,14 +107,39 @@ class Hello:
         return hello
 
 
+@dataclass(frozen=True, slots=True)
+class SpanTold:
+    """What a leader has made of a span; the election knows nothing of it.
+
+    An older member does not know it, and none needs it: who does not get it reads the log.
+    """
+
+    term: int
+    source: str
+    told: Told
+
+
+Word = Message | SpanTold
+
+
+def listens() -> bytes:
+    """A unit to who has opened a connection: this member understands :class:`SpanTold`. An older one ignores it."""
+    return header(0, 1) + bytes([LISTENS])
+
+
 def refusal(why: str) -> bytes:
     """The last unit, to who has opened a connection."""
     body = bytes([REFUSED]) + why.encode()[:1024]
     return header(0, len(body)) + body
 
 
-def encode(message: Message) -> bytes:
+def encode(message: Word) -> bytes:
     """As a unit."""
+    return b"".join(pieces(message))
+
+
+def pieces(message: Word) -> tuple[bytes, bytes]:
+    """The same in two pieces: bytes of the log are the second, as they are."""
     data, at = b"", 0
     match message:
         case VoteRequest(term, _, last, pre, told):
@@ -129,16 +160,21 @@ def encode(message: Message) -> bytes:
             body = _ADMIT.pack(8, term, returning)
         case TimeoutNow(term, _):
             body = _LEAD.pack(6, term)
-    return header(at, len(body) + len(data)) + body + data
+        case SpanTold(term, _, told):
+            body, data = _TELL.pack(_SPAN, term), told.encode()
+    return header(at, len(body) + len(data)) + body, data
 
 
-def decode(source: str, body: bytes) -> Message:
+def decode(source: str, body: bytes | memoryview) -> Word:
     """What a member says.
 
     :param source: who has opened the connection.
     :raises ReplicationError: it is nothing that a member says.
     """
     try:
+        if body[0] == _SPAN:
+            _, term = _TELL.unpack_from(body)
+            return SpanTold(term, source, Told.decode(bytes(body[_TELL.size :])))
         message = _decode(source, body)
     except (error, IndexError):
         raise ReplicationError(f"{len(body)} bytes are no word of a member") from None
@@ -168,7 +204,7 @@ def _places(message: Message) -> tuple[Position | None, ...]:
     return ()
 
 
-def _decode(source: str, body: bytes) -> Message:
+def _decode(source: str, body: bytes | memoryview) -> Message:
     match body[0]:
         case 1:
             _, term, of, end, bits = _ASK.unpack(body)
@@ -179,7 +215,7 @@ def _decode(source: str, body: bytes) -> Message:
         case 3:
             _, term, of, end, after_of, after_end, commit, asked = _APPEND.unpack_from(body)
             before, after = Position(of, end), Position(after_of, after_end)
-            return Append(term, source, before, after, commit, body[_APPEND.size :], asked)
+            return Append(term, source, before, after, commit, bytes(body[_APPEND.size :]), asked)
         case 4:
             _, term, bits, *values, asked, returning = _REPLY.unpack(body)
             places = [

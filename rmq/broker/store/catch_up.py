@@ -18,6 +18,7 @@ from rmq.broker.store.log.record_runs import Run
 from rmq.broker.store.parts import OnDisk, StoreGround
 from rmq.broker.store.queues.writer import QueueWriter
 from rmq.broker.store.state import Queue
+from rmq.broker.store.told import Told
 from rmq.broker.store.trouble import Trouble
 from rmq.protocol.record import store_time
 
@@ -156,14 +157,22 @@ class CatchUp:
         if found and self._damaged.add(found, self._log.start):
             await self._damaged.save()
 
-    def _dispatched(self, run: Run, touched: list[Queue]) -> None:
+    def _dispatched(self, run: Run | Told, touched: list[Queue]) -> None:
         """Records are in their queues: stamps follow, and what is durable is visible."""
+        if isinstance(run, Told):
+            self._stamped(run.start, run.stamp)
+            self._writer.check()
+            self._durability.on_dispatched(run.end, touched)
+            return
         commit_log = self._log
         for at, *_ in run.records:
-            stamp = store_time(run.data, at)
-            if stamp < commit_log.stamp:
-                self._went_back(run.base + at, stamp)
-            commit_log.stamp = stamp
+            self._stamped(run.base + at, store_time(run.data, at))
         commit_log.checksums.dispatched(run)
         self._writer.check()
         self._durability.on_dispatched(run.base + run.end, touched)
+
+    def _stamped(self, offset: int, stamp: int) -> None:
+        """The record at a commit-log offset has this store time, ms."""
+        if stamp < self._log.stamp:
+            self._went_back(offset, stamp)
+        self._log.stamp = stamp

@@ -6,6 +6,7 @@ queue waits until it is known what it is (:mod:`rmq.broker.store.queues.misfits`
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from itertools import islice
@@ -22,6 +23,8 @@ from rmq.broker.store.queues.misfits import Misfits
 from rmq.broker.store.queues.multi_dispatch import Copy, MultiDispatch
 from rmq.broker.store.queues.sequence import Claim, Verdict
 from rmq.broker.store.state import ENTRY, Queue
+from rmq.broker.store.told import Told
+from rmq.broker.store.told_spans import ToldSpans
 from rmq.protocol.errors import StoreError
 from rmq.protocol.names import SCHEDULE_TOPIC
 from rmq.runtime.world import Offload
@@ -59,6 +62,8 @@ class Dispatcher:
         self._deletions = disk.deletions
         self._damaged = disk.damaged
         self.misfits = Misfits(offload, disk.queues, self._misfit)
+        #: What a leader has told of the log's end.
+        self.told = ToldSpans(disk, self.misfits)
         #: Records found to be damaged by the places they claim, for who keeps the list.
         self.damages: list[Damage] = []
         self._feed = None if disk.index is None else IndexFeed(disk.index)
@@ -90,20 +95,24 @@ class Dispatcher:
         """The log is cut back to ``to``: what comes there is dispatched again."""
         self.position = min(self.position, to)
         self.misfits.log_ends(to)
+        self.told.log_ends(to)
 
     async def advance(
-        self, reader: LogReader, limit: int, dispatched: Callable[[Run, list[Queue]], None] | None = None
+        self, reader: LogReader, limit: int, dispatched: Callable[[Run | Told, list[Queue]], None] | None = None
     ) -> int:
         """Dispatch the good records of the next ``limit`` bytes; how many bytes were passed.
 
         Damage is reported by the reader and skipped.
 
-        :param dispatched: called with each run, and the queues that have got entries.
+        :param dispatched: called with each run, or what was told of a span, and the queues that have got entries.
         :raises OSError: the log, or a queue that is to be cut, cannot be read; what was dispatched stays so.
         """
         # The log of a slave begins where its master's did when it was first connected, or retention was faster.
         start = max(self.position, self._log.start)
         stop = min(self._log.end, start + limit, self.limit)
+        if await self._put_told(start, stop, dispatched):
+            return self.position - start
+        stop = min(stop, self.told.next_after(start + 1))
         touched = self._touched
         async for run in reader.runs(start, stop):
             await self.put(run, touched)
@@ -115,6 +124,29 @@ class Dispatcher:
             touched.clear()
         self.position = reader.position
         return self.position - start
+
+    async def _put_told(
+        self, start: int, stop: int, dispatched: Callable[[Run | Told, list[Queue]], None] | None
+    ) -> bool:
+        """Put what was told of the log from ``start`` on; whether any of it was."""
+        if self.multi_dispatch is not None:
+            return False
+        at, touched = start, self._touched
+        while (told := self.told.take(at, stop)) is not None:
+            try:
+                if not self.told.put(told, self.index_from, touched):
+                    break
+            except IndexStopped as stopped:
+                if self.index_stopped is None:
+                    raise
+                self.index_stopped(stopped)
+            at = self.position = told.end
+            if dispatched is not None:
+                dispatched(told, list(touched))
+            touched.clear()
+            await asyncio.sleep(0)
+            stop = min(stop, self._log.end)
+        return at > start
 
     async def _put_keys(self, feed: IndexFeed, run: Run) -> None:
         try:

@@ -54,6 +54,8 @@ from rmq.broker.store.start.progress import Progress
 from rmq.broker.store.start.queue_loader import segment_size
 from rmq.broker.store.start.recovered import Recovered
 from rmq.broker.store.state import Put, Queue, Span
+from rmq.broker.store.telling import Telling
+from rmq.broker.store.told import Told
 from rmq.broker.store.truncation import Truncation
 from rmq.protocol.errors import StoreError
 from rmq.protocol.record import FIXED_SIZE, store_time
@@ -100,6 +102,7 @@ class Store:
         #: Answers that wait until what was configured has happened.
         self.acks = Acknowledgements(world.clock, settings, self.durability, send)
         self.events = StoreEvents()
+        self._telling: Telling | None = None
         self.tags = TagsRule(settings.delays_ms)
         self.writer = QueueWriter(world, self.queues, self.tasks)
         self.flusher = LogFlusher(world, self.log, settings, self.tasks, self.events)
@@ -342,6 +345,21 @@ class Store:
             if self.dispatcher.behind:
                 self._catch_up.wake()
 
+    def tell(self, tell: Callable[[Told], None] | None) -> None:
+        """Have somebody told what queues and index get of each append, for who follows; None: nobody any more.
+
+        Of some appends nothing is told: of what lies in two files, or goes into more than queues and index.
+        """
+        self._telling = None if tell is None else Telling(tell)
+        self.indexing.fresh.told = None if self._telling is None else self._telling.indexed
+
+    def told(self, told: Told) -> None:
+        """A leader tells of a span of the log that is here: it gets into queues as it was told, when it may be seen.
+
+        What does not fit the bytes is read from the log.
+        """
+        self.dispatcher.told.add(told)
+
     def commit(self, packed: Packed | Replicated, *, keys_later: bool = False) -> Span:
         """Write what was packed and move everything that follows from it: whatever is appended ends here.
 
@@ -383,6 +401,10 @@ class Store:
             entries += count
             touched.append(queue)
         fresh = self.indexing.fresh
+        if self._telling is not None and self._beside is None and len(pieces) == 1:
+            indexed = fresh.index is not None
+            if indexed or self.index is None:
+                self._telling.appended(at, pieces[0], stamp, deltas, keys=indexed)
         fresh.add(puts, offsets, stamp)
         if not keys_later:
             fresh.put()

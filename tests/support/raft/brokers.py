@@ -191,6 +191,24 @@ class GroupCluster(SimCluster):
         first = max(app.store.log.start for app in self.members.values())
         logs = {name: await _bytes(app.store, first) for name, app in self.members.items()}
         assert len(set(logs.values())) == 1, f"logs differ: {self.states()}"
+        await self._same_queues([app.store for app in self.members.values()])
+
+    async def _same_queues(self, stores: list[Store]) -> None:
+        """Every member has the same entries, as far as its queues go back."""
+        names = {(queue.topic, queue.id) for store in stores for queue in store.queues if queue.next > queue.min}
+        for name in sorted(names):
+            queues = [store.queues.get(*name) for store in stores]
+            ends = {queue.next if queue is not None else -1 for queue in queues}
+            assert len(ends) == 1, f"{name} ends at {ends}"
+            first = max(queue.min for queue in queues if queue is not None)
+            found = set()
+            for store, queue in zip(stores, queues, strict=True):
+                data, index = b"", first
+                while queue is not None and index < queue.next:
+                    piece = await store.queues.entries_cold(queue, index, queue.next - index)
+                    data, index = data + piece, index + len(piece) // 20
+                found.add(data)
+            assert len(found) == 1, f"{name} has other entries at another member"
 
     def states(self) -> dict[str, object]:
         """How every member is, for who reads a failure."""

@@ -203,6 +203,11 @@ class IndexFile:
         begin = self.begin_timestamp
         return min(max(0, (stamp - begin) // 1000), _INT_MAX) if begin > 0 else 0
 
+    def newest(self, count: int) -> bytes | None:
+        """The last entries, if all of so many are here and not in the file yet."""
+        size = INDEX_ENTRY_SIZE * count
+        return bytes(self._buffer[-size:]) if size <= len(self._buffer) else None
+
     # -- reading ---------------------------------------------------------------------------------------------------
 
     def head(self, slot: int) -> int | None:

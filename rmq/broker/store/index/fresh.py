@@ -30,6 +30,8 @@ class FreshKeys:
         self.index = index
         self._hashers = hashers
         self._stopped = stopped
+        #: Told where each append begins, and the entries of its keys; None: some are not in the index.
+        self.told: Callable[[int, bytes | None], None] | None = None
         #: Messages whose keys are not in the index yet: they, where they lie, and their store time.
         self._waiting: list[tuple[Sequence[Put], list[tuple[int, int]], int]] = []
         self._trouble = Trouble(clock, log, "putting keys into the index", "such a message is not found by its keys")
@@ -53,10 +55,16 @@ class FreshKeys:
             return
         try:
             for puts, offsets, stamp in waiting:
+                entries: bytes | None = None
                 try:
-                    index.put_many(self._hashers.of_puts(puts, offsets), stamp)
+                    hashes = self._hashers.of_puts(puts, offsets)
+                    index.put_many(hashes, stamp)
+                    if self.told is not None:
+                        entries = index.newest(len(hashes))
                 except Exception:
                     put_each(index, self._hashed(puts, offsets), stamp, self._refused)
+                if self.told is not None:
+                    self.told(offsets[0][1], entries)
         except IndexStopped as stopped:
             self._stopped(stopped)
 

@@ -64,6 +64,10 @@ class Index:
         """Add one key."""
         self.put_many([(value, offset)], stamp)
 
+    def newest(self, count: int) -> bytes | None:
+        """The entries of the last keys that were put, just now; None when another file has the first of them."""
+        return self._files[-1].newest(count) if count and self._files else b""
+
     # -- state -----------------------------------------------------------------------------------------------------
 
     @property

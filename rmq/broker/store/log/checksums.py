@@ -175,9 +175,14 @@ class Checksums:
                 del self._waiting[0]
         return _Stretch(at, self._monotonic())
 
+    @property
+    def of_new(self) -> bool:
+        """Whether sums are made of what is new, and not by the check behind it."""
+        return self._settings.checksums_on_append and self._settings.checksums
+
     def dispatched(self, run: Run) -> None:
         """Good records came from another broker."""
-        if self._settings.checksums_on_append and self._settings.checksums and run.records:
+        if self.of_new and run.records:
             self._open = self._grown(self._open, run, 0, len(run.records), sums_in(run))
 
     async def cover(self, run: Run) -> None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from rmq.broker.raft.wire import Hello, decode, encode, refusal
+from rmq.broker.raft.wire import LISTENS, Hello, SpanTold, Word, decode, encode, listens, refusal
 from rmq.broker.replication.wire import HEADER_SIZE, UnitDecoder
+from rmq.broker.store.told import Told, ToldQueue
 from rmq.protocol.errors import ReplicationError
-from rmq.raft.messages import Admit, Append, AppendReply, Install, Message, TimeoutNow, VoteReply, VoteRequest
+from rmq.raft.messages import Admit, Append, AppendReply, Install, TimeoutNow, VoteReply, VoteRequest
 from rmq.raft.position import Position
 
 A, B = Position(3, 400), Position(4, 410)
-MESSAGES: list[Message] = [
+MESSAGES: list[Word] = [
     VoteRequest(5, "n1", A, pre=True, told=False),
     VoteRequest(5, "n1", A, pre=False, told=True),
     VoteReply(5, "n1", granted=True, pre=False),
@@ -27,6 +28,10 @@ MESSAGES: list[Message] = [
     AppendReply(5, "n1", rejected=B, nearest=Position(0, 0)),
     Install(5, "n1", A, 400),
     TimeoutNow(5, "n1"),
+    SpanTold(
+        5, "n1", Told(10, 200, 7, 8, [ToldQueue("T", 1, 4, bytes(40)), ToldQueue("U", 0, 0, bytes(20))], bytes(60))
+    ),
+    SpanTold(5, "n1", Told(10, 200, 7, 8, [ToldQueue("T", 1, 4, bytes(40))], None)),
 ]
 HELLO = Hello("group", "n1", "n0", "abc", "n0;n1;n2", 1 << 30, "10.0.0.1:10911", "broker")
 
@@ -36,7 +41,7 @@ def body_of(unit: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda one: type(one).__name__)
-def test_what_is_said_is_heard(message: Message) -> None:
+def test_what_is_said_is_heard(message: Word) -> None:
     ((offset, body),) = UnitDecoder().units(encode(message))
     assert decode("n1", body) == message
     assert offset == (400 if isinstance(message, Append) else 0)
@@ -44,6 +49,11 @@ def test_what_is_said_is_heard(message: Message) -> None:
 
 def test_who_opens_a_connection_says_who_he_is() -> None:
     assert Hello.decode(body_of(HELLO.encode())) == HELLO
+
+
+def test_who_understands_what_is_told_of_spans_says_so() -> None:
+    ((offset, body),) = UnitDecoder().units(listens())
+    assert (offset, body) == (0, bytes([LISTENS]))
 
 
 def test_a_refusal_is_text() -> None:

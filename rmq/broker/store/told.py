@@ -1,0 +1,172 @@
+"""What a leader tells of a span that it has appended: the entries of queues and the keys of the index, ready made.
+
+Who follows it writes them, and does not make them again of each record. Bytes, big-endian::
+
+    width  field
+    8      commit-log offset where the span begins, with a record
+    8      and where it ends, behind one; both lie in one file
+    8      store time of all its records, ms
+    4      CRC-32 of the span
+    4      CRC-32 of everything behind these fields
+    4      number of queues
+    4      keys in the index; -1: the leader has none
+           of each queue:
+    2 + n      topic
+    4          queue id
+    8          index of its first new entry
+    4          number of its new entries, k
+    20 k       they, as they lie in its file (store-and-broker.md 3.1)
+    20     each key, as its entry lies in the index file (4.1); time and previous entry are the leader's, and not used
+
+Nothing of it is believed before :meth:`Told.fits` has held it against the bytes of the span: these are what the leader
+has written, bodies, heads and properties; every record is where an entry says, there is no byte besides, and the first
+record of each queue says the same of itself. The rest is the leader's word, as it is in its own files; that a queue
+goes on by one is seen when they are put.
+"""
+
+from __future__ import annotations
+
+from struct import Struct, error
+from typing import NamedTuple
+from zlib import crc32
+
+from rmq.broker.store.index.file import INDEX_ENTRY_SIZE
+from rmq.broker.store.state import ENTRY_SIZE, PLACE
+from rmq.protocol.errors import ProtocolError, ReplicationError
+from rmq.protocol.record import FIXED_SIZE, MAGIC_V1, MAGIC_V2, fields, fitted, store_time
+
+__all__ = ["Told", "ToldQueue"]
+
+_HEADER = Struct(">qqqIIii")
+_LENGTH = Struct(">H")
+_QUEUE = Struct(">iqi")
+_NO_INDEX = -1
+#: Hash and commit-log offset of an index entry.
+_keys = Struct(">iq8x").iter_unpack
+_places = PLACE.iter_unpack
+_own = fields("queue_id", "queue_offset", "physical_offset", "sys_flag")
+_start = Struct(">ii").unpack_from
+_MAGICS = (MAGIC_V1, MAGIC_V2)
+#: Bit of the sys flag: the message is in no queue.
+_IN_NO_QUEUE = 0x4
+#: No store time is so late, ms.
+_LATEST = 1 << 53
+
+
+class ToldQueue(NamedTuple):
+    """What one queue gets."""
+
+    topic: str
+    queue_id: int
+    #: Index of the first of its new entries, and they.
+    first: int
+    entries: bytes
+
+
+class Told(NamedTuple):
+    """What follows from the records between two commit-log offsets."""
+
+    start: int
+    end: int
+    stamp: int
+    #: CRC-32 of the bytes between.
+    crc: int
+    queues: list[ToldQueue]
+    #: Entries of the index; None: the leader has no index.
+    keys: bytes | None
+
+    def encode(self) -> bytes:
+        """As bytes."""
+        keys = _NO_INDEX if self.keys is None else len(self.keys) // INDEX_ENTRY_SIZE
+        parts: list[bytes] = []
+        for topic, queue_id, first, entries in self.queues:
+            name = topic.encode()
+            parts += (_LENGTH.pack(len(name)), name, _QUEUE.pack(queue_id, first, len(entries) // ENTRY_SIZE), entries)
+        if self.keys:
+            parts.append(self.keys)
+        rest = b"".join(parts)
+        return _HEADER.pack(self.start, self.end, self.stamp, self.crc, crc32(rest), len(self.queues), keys) + rest
+
+    @classmethod
+    def decode(cls, data: bytes) -> Told:
+        """Read it.
+
+        :raises ReplicationError: this is nothing that a leader tells.
+        """
+        try:
+            start, end, stamp, crc, rest, count, keys = _HEADER.unpack_from(data)
+            at = _HEADER.size
+            if crc32(memoryview(data)[at:]) != rest:
+                raise ReplicationError("what a leader tells of a span has changed on its way")
+            queues: list[ToldQueue] = []
+            while len(queues) < count:
+                (length,) = _LENGTH.unpack_from(data, at)
+                at += 2 + length
+                topic = data[at - length : at].decode()
+                queue_id, first, entries = _QUEUE.unpack_from(data, at)
+                at += _QUEUE.size
+                behind = at + ENTRY_SIZE * entries
+                if entries < 1 or behind > len(data) or first < 0 or queue_id < 0:
+                    raise ReplicationError(f"a leader tells of {entries} entries of a queue from {first} on")
+                queues.append(ToldQueue(topic, queue_id, first, data[at:behind]))
+                at = behind
+        except (error, UnicodeDecodeError) as fault:
+            raise ReplicationError(f"a leader tells nothing that can be read of a span: {fault}") from None
+        if not 0 <= start < end or not 0 < stamp < _LATEST or keys < _NO_INDEX or not queues:
+            raise ReplicationError(
+                f"a leader tells of a span from {start} to {end} with {keys} keys, stored at {stamp}"
+            )
+        if len(data) - at != INDEX_ENTRY_SIZE * max(0, keys):
+            raise ReplicationError(f"a leader tells of {keys} keys in {len(data) - at} bytes")
+        return cls(start, end, stamp, crc, queues, None if keys == _NO_INDEX else data[at:])
+
+    def hashes(self) -> list[tuple[int, int]] | None:
+        """What goes into the index: (hash, commit-log offset) of each key, in the order of the records.
+
+        None where there is no such order, or they are of no record of the span.
+        """
+        if not self.keys:
+            return []
+        hashes = list(_keys(self.keys))
+        offsets = [offset for _, offset in hashes]
+        in_order = offsets == sorted(offsets) and self.start <= offsets[0] and offsets[-1] < self.end
+        return hashes if in_order and min(hashes)[0] >= 0 else None
+
+    def fits(self, data: bytes) -> bool:
+        """Whether it is of these bytes of the log, which lie between its offsets, and they are as they were sent."""
+        start, queues = self.start, self.queues
+        if len(data) != self.end - start or crc32(data) != self.crc:
+            return False
+        if len(queues) == 1:
+            told = list(_places(queues[0].entries))
+        else:
+            told = [place for queue in queues for place in _places(queue.entries)]
+            told.sort()
+        at, have = 0, len(data) - FIXED_SIZE
+        for offset, size in told:
+            if offset - start != at or at > have:
+                return False
+            found, magic = _start(data, at)
+            if found != size or magic not in _MAGICS or size < FIXED_SIZE:
+                return False
+            at += size
+        if at != len(data) or store_time(data, 0) != self.stamp or store_time(data, told[-1][0] - start) != self.stamp:
+            return False
+        return all(_begins(queue, data, start) for queue in queues)
+
+
+def _begins(queue: ToldQueue, data: bytes, base: int) -> bool:
+    """Whether the first of a queue's records says that it is that entry of that queue, and where it is.
+
+    :param base: commit-log offset of the first byte.
+    """
+    offset, _ = PLACE.unpack_from(queue.entries)
+    at = offset - base
+    queue_id, index, physical, sys_flag = _own(data, at)
+    if (queue_id, index, physical) != (queue.queue_id, queue.first, offset) or sys_flag & _IN_NO_QUEUE:
+        return False
+    try:
+        _, _, name_at, behind = fitted(data, at, _start(data, at)[0])
+    except ProtocolError:
+        return False
+    return data[name_at:behind] == queue.topic.encode()

@@ -1,0 +1,132 @@
+"""What was told of the log's end and is not in queues yet, and how it gets there."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+
+from rmq.broker.store.index.putting import put_all
+from rmq.broker.store.parts import OnDisk
+from rmq.broker.store.queues.misfits import Misfits
+from rmq.broker.store.state import ENTRY_SIZE, PLACE, Queue
+from rmq.broker.store.told import Told
+from rmq.protocol.errors import StoreError
+
+__all__ = ["ToldSpans"]
+
+log = logging.getLogger(__name__)
+
+#: Bytes of the log that what waits may be of: what is committed late is read from the log.
+_MOST_BYTES = 64 << 20
+_places = PLACE.iter_unpack
+
+
+class ToldSpans:
+    """Of one store, in the order of the log.
+
+    :param misfits: queues where records wait take nothing that was told.
+    """
+
+    def __init__(self, disk: OnDisk, misfits: Misfits) -> None:
+        self._log = disk.log
+        self._queues = disk.queues
+        self._deletions = disk.deletions
+        self._damaged = disk.damaged
+        self._index = disk.index
+        self._misfits = misfits
+        self._spans: deque[Told] = deque()
+        self._warned = False
+        #: Bytes of the log that were put as they were told.
+        self.put_bytes = 0
+
+    def add(self, told: Told) -> None:
+        """A leader tells of a span of the log that is here."""
+        spans = self._spans
+        if spans and told.start < spans[-1].end:
+            return  # it was told before
+        if spans and told.end - spans[0].start > _MOST_BYTES:
+            spans.popleft()
+        spans.append(told)
+
+    def log_ends(self, to: int) -> None:
+        """The log is cut back to ``to``."""
+        spans = self._spans
+        while spans and spans[-1].end > to:
+            spans.pop()
+
+    def next_after(self, position: int) -> int:
+        """Where the next span begins that was told of, from a position on; far away if none does."""
+        spans = self._spans
+        while spans and spans[0].start < position:
+            spans.popleft()
+        return spans[0].start if spans else 1 << 62
+
+    def take(self, position: int, stop: int) -> Told | None:
+        """What was told of the span that begins at a position and ends not behind ``stop``."""
+        if self.next_after(position) != position or self._spans[0].end > stop:
+            return None
+        return self._spans.popleft()
+
+    def put(self, told: Told, index_from: int, touched: dict[Queue, None]) -> bool:
+        """Put it into queues and index, if it is right and nothing is special; else nothing is changed.
+
+        :param index_from: keys of records before are put by somebody else.
+        :param touched: gets the queues that have got entries.
+        :raises IndexStopped: the queues have their entries.
+        """
+        start, end = told.start, told.end
+        data = self._log.written(start, end - start)
+        indexed = self._index is not None and index_from < end
+        if data is None or (indexed and told.keys is None):
+            return False
+        if (
+            self._queues.unit_code is not None
+            or self._log.checksums.of_new
+            or (self._damaged.parts and self._damaged.bytes_in(start, end))
+        ):
+            return False
+        hashes = told.hashes() if indexed else []
+        if hashes is None or not told.fits(data):
+            if not self._warned:
+                self._warned = True
+                log.warning(
+                    "what the leader tells of the log from %d to %d does not fit it; what is there is read from the "
+                    "log, and this is not told again", start, end,
+                )  # fmt: skip
+            return False
+        queues = self._next_of(told)
+        if queues is None:
+            return False
+        for queue, entries in queues.items():
+            count = len(entries) // ENTRY_SIZE
+            queue.tail += entries
+            queue.next += count
+            queue.bytes_put += sum([size for _, size in _places(entries)])
+            queue.max_phys = sum(PLACE.unpack_from(entries, len(entries) - ENTRY_SIZE))
+            self._queues.note([queue], count)
+            touched[queue] = None
+        self.put_bytes += end - start
+        if index_from > start:
+            hashes = [one for one in hashes if one[1] >= index_from]
+        if hashes and self._index is not None:
+            put_all(self._index, hashes, told.stamp, _refused)
+        return True
+
+    def _next_of(self, told: Told) -> dict[Queue, bytes] | None:
+        """The queues that get entries, if each of these is simply the next of its queue."""
+        found: dict[Queue, bytes] = {}
+        for topic, queue_id, first, entries in told.queues:
+            if self._deletions.is_dead(topic, told.start):
+                return None
+            try:
+                queue = self._queues.get_or_create(topic, queue_id)
+            except StoreError:
+                return None
+            if queue in found or first != queue.next or told.start < queue.max_phys or queue in self._misfits:
+                return None
+            found[queue] = entries
+        return found
+
+
+def _refused(offset: int, error: Exception) -> None:
+    log.error("the message at %d is not found by its keys: the index refuses them (%s)", offset, error)

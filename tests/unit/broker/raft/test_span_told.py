@@ -1,0 +1,141 @@
+"""Members are told what a leader has made of its log, if they understand it, and by nobody but their leader."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from rmq.aio import Message, Producer
+from rmq.broker.raft import incoming
+from rmq.broker.raft.answering import Answering
+from rmq.broker.raft.wire import SpanTold
+from rmq.broker.replication.wire import header
+from rmq.raft.messages import AppendReply, TimeoutNow
+from rmq.raft.messages import Message as Said
+from rmq.raft.position import Position
+from rmq.testing.simloop import run
+from tests.support.raft.brokers import GroupCluster
+from tests.support.virtual import eventually, in_virtual_time
+
+
+async def messages(cluster: GroupCluster, topic: str, count: int = 30) -> None:
+    async with Producer("p", namesrv=cluster.namesrv_addr) as producer:
+        for number in range(count):
+            message = Message(topic, b"%d" % number, tags="AB"[number % 2], keys=[f"k{number}", "all"])
+            if number % 7 == 3:
+                message.delay_level = 1
+            await producer.send(message)
+    await asyncio.sleep(3)  # delayed ones are delivered
+
+
+def put_bytes(cluster: GroupCluster, name: str) -> int:
+    return cluster.members[name].store.dispatcher.told.put_bytes
+
+
+async def found(cluster: GroupCluster, name: str, topic: str, key: str) -> int:
+    store = cluster.members[name].store
+    return len((await store.query_message(topic, key, 64, 0, 1 << 62)).records)
+
+
+@in_virtual_time
+async def test_followers_put_what_they_are_told() -> None:
+    async with GroupCluster(seed=2) as cluster:
+        leader = await cluster.led_by()
+        await messages(cluster, "Topic")
+        await cluster.alike()
+        others = [name for name in cluster.names if name != leader]
+        for name in others:
+            log = cluster.members[name].store.log
+            assert put_bytes(cluster, name) > 0.9 * (log.end - log.start)
+            assert await found(cluster, name, "Topic", "all") == 30
+        # Another leads, and the one that comes back is told by it.
+        await cluster.kill(leader, power=True)
+        await cluster.led_by()
+        await messages(cluster, "Topic2")
+        await cluster.begin(leader)
+        await eventually(lambda: cluster.driver(leader).leader is not None)
+        await messages(cluster, "Topic3")
+        await cluster.alike()
+        assert put_bytes(cluster, leader) > 0
+        for name in cluster.names:
+            assert [await found(cluster, name, topic, "all") for topic in ("Topic", "Topic2", "Topic3")] == [30] * 3
+
+
+@in_virtual_time
+async def test_a_member_that_does_not_understand_it_reads_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(incoming, "listens", lambda: header(0, 0))  # as members of an earlier version
+    async with GroupCluster(seed=2) as cluster:
+        await cluster.led_by()
+        await messages(cluster, "Topic")
+        await cluster.alike()
+        for name in cluster.names:
+            assert put_bytes(cluster, name) == 0
+            assert await found(cluster, name, "Topic", "all") == 30
+
+
+@in_virtual_time
+async def test_a_member_believes_its_leader_alone() -> None:
+    async with GroupCluster(seed=3) as cluster:
+        leader = await cluster.led_by()
+        one, other = [name for name in cluster.names if name != leader]
+        heard: list[SpanTold] = []
+        driver = cluster.driver(one)
+        node = driver.node
+        assert node is not None
+        step = driver.step
+
+        def listening(message: object) -> None:
+            if isinstance(message, SpanTold):
+                heard.append(message)
+            else:
+                step(message)  # type: ignore[arg-type]
+
+        group = cluster.members[one].group
+        assert group is not None
+        assert group._links is not None
+        group._links.heard = listening
+        driver._store.dispatcher.limit = driver._store.dispatcher.position
+        await messages(cluster, "Topic", 3)
+        told = heard[0]
+        spans = driver._store.dispatcher.told
+        driver._store.dispatcher.position = told.told.start
+        for wrong in (
+            replace(told, term=told.term - 1),
+            replace(told, term=told.term + 1),
+            replace(told, source=other),
+            replace(told, told=told.told._replace(start=told.told.start - (1 << 40))),
+            replace(told, told=told.told._replace(end=driver._log.end + 1)),
+        ):
+            driver.step(wrong)
+            assert spans.next_after(0) == 1 << 62
+        driver.step(told)
+        assert spans.next_after(0) == told.told.start
+
+
+def test_the_last_of_several_answers_is_sent() -> None:
+    async def main() -> None:
+        sent: list[tuple[str, Said]] = []
+        answering = Answering(lambda to, message: sent.append((to, message)))
+        first, second = (AppendReply(3, "b", match=Position(3, end), asked=end) for end in (10, 20))
+        rejected = AppendReply(3, "b", rejected=Position(3, 30), nearest=Position(2, 5))
+        answering.send("a", first)
+        answering.send("a", second)
+        assert sent == []
+        await eventually(lambda: sent)
+        assert sent == [("a", second)]
+        # Nothing overtakes one that waits.
+        answering.send("a", first)
+        answering.send("a", rejected)
+        answering.send("a", second)
+        answering.send("c", first)
+        answering.send("c", TimeoutNow(3, "b"))
+        assert sent[1:] == [("a", first), ("a", rejected), ("a", second), ("c", first), ("c", TimeoutNow(3, "b"))]
+        answering.send("a", first)
+        answering.drop()
+        answering.send("c", TimeoutNow(3, "b"))
+        await eventually(lambda: len(sent) > 6)
+        assert sent[6:] == [("c", TimeoutNow(3, "b"))]
+
+    run(main())

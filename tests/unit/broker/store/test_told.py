@@ -1,0 +1,404 @@
+"""What a leader tells of its appends: a follower's queues and index get it as it is, and nothing that does not fit."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rmq.broker.store.index.file import INDEX_ENTRY, INDEX_ENTRY_SIZE
+from rmq.broker.store.log.gate import Gate
+from rmq.broker.store.settings import StoreSettings
+from rmq.broker.store.state import Put
+from rmq.broker.store.store import Store
+from rmq.broker.store.told import Told, ToldQueue
+from rmq.protocol.errors import ReplicationError
+from rmq.runtime.world import World
+from rmq.testing.simloop import run
+from rmq.testing.simworld import Simulation
+from tests.support.scenes.store import LOG_SIZE, die, opened, put, small
+from tests.support.virtual import eventually
+
+MADE: dict[str, Any] = {"checksums_on_append": False, "group": True}
+
+
+class Pair:
+    """A leader's store and a follower's, which gets everything, and what is told of it."""
+
+    def __init__(self, leader: Store, follower: Store, simulation: Simulation) -> None:
+        self.leader = leader
+        self.follower = follower
+        self.simulation = simulation
+        self.told: list[Told] = []
+        self._count = 0
+        leader.tell(self.told.append)
+
+    @classmethod
+    async def made(cls, **changes: Any) -> Pair:
+        simulation = Simulation(5)
+        settings = small(**(MADE | changes))
+        leader, follower = [await begun(simulation.node(name).world, settings) for name in ("l", "f")]
+        follower.log.gate |= Gate.SLAVE
+        return cls(leader, follower, simulation)
+
+    def puts(self, count: int, *, size: int = 100, keys: int = 2, topic: str = "T", queues: int = 3) -> list[Put]:
+        made = []
+        for _ in range(count):
+            n = self._count = self._count + 1
+            queue = self.leader.queues.get_or_create(topic, n % queues)
+            message = put(queue, bytes([n % 256]) * size, tag="AB"[n % 2])
+            words = [f"key-{n}-{number}".encode() for number in range(keys)]
+            text = b"KEYS\1" + b" ".join(words) + b"\2" + message.properties if words else message.properties
+            made.append(message._replace(properties=text, keys=tuple(words)))
+        return made
+
+    def append(self, count: int, **how: Any) -> None:
+        """Messages, and their bytes at the follower."""
+        start = self.leader.log.end
+        self.leader.append(self.puts(count, **how), 1_000_000 + start)
+        self.send(start)
+
+    def send(self, start: int) -> None:
+        log = self.leader.log
+        while start < log.end:
+            size = min(log.end - start, LOG_SIZE - start % LOG_SIZE)
+            data = log.read(start, size)
+            assert data is not None
+            self.follower.append_raw(start, data)
+            start += size
+
+    def tell(self, change: Callable[[Told], Told] = lambda told: told) -> None:
+        for told in self.told:
+            self.follower.told(Told.decode(change(told).encode()))
+        self.told.clear()
+
+    async def commit(self) -> None:
+        for store in (self.leader, self.follower):
+            store.committed(store.log.end)
+        await eventually(lambda: not self.follower.dispatcher.behind)
+
+    async def alike(self, told: int | None = None, *, counted: bool = True) -> None:
+        """Queues and index are the same, byte for byte.
+
+        :param told: bytes of the log that were put as they were told; all where not given.
+        :param counted: neither store has begun later, or was cut.
+        """
+        await self.commit()
+        for store in () if counted else (self.leader, self.follower):
+            for queue in store.queues:
+                queue.bytes_put = 0
+        assert await everything(self.follower) == await everything(self.leader)
+        assert self.follower.dispatcher.told.put_bytes == (self.leader.log.end if told is None else told)
+        assert not self.follower._catch_up.reader.damages
+
+    async def close(self) -> None:
+        for store in (self.leader, self.follower):
+            await store.stop()
+
+
+async def begun(world: World, settings: StoreSettings, commit: int = 0) -> Store:
+    store = await opened(world, settings, start=False)
+    await store.show(commit)
+    await store.start()
+    return store
+
+
+async def everything(store: Store) -> dict[object, object]:
+    """Entries of all queues, what their ends are, and the entries of the index."""
+    found: dict[object, object] = {"stamp": store.log.stamp, "position": store.dispatcher.position}
+    for queue in sorted(store.queues, key=lambda queue: (queue.topic, queue.id)):
+        data, index = b"", queue.min
+        while index < queue.next:
+            data += (piece := await store.queues.entries_cold(queue, index, queue.next - index))
+            index += len(piece) // 20
+        found[queue.topic, queue.id] = (queue.min, queue.visible, queue.max_phys, queue.bytes_put, data)
+    if store.index is not None:
+        found["index"] = [
+            (file.slot_count, file.begin_timestamp, [await index_entry(store, file, n) for n in range(1, file.count)])
+            for file in store.index.files
+        ]
+    return found
+
+
+async def index_entry(store: Store, file: Any, number: int) -> tuple[int, ...]:
+    assert store.index is not None
+    data = file.buffered(number) or await store.index.read_entries(file, number, 1)
+    assert len(data) == INDEX_ENTRY_SIZE
+    return INDEX_ENTRY.unpack(data)
+
+
+def test_what_is_told_is_put_as_it_is() -> None:
+    async def main() -> None:
+        pair = await Pair.made(index_entries=500)
+        for how in ({}, {"keys": 0}, {"keys": 1, "queues": 1}, {"keys": 5, "topic": "Other"}, {"size": 0}):
+            pair.append(7, **how)
+            pair.tell()
+        # An append behind the answers, whose keys come later.
+        start = pair.leader.log.end
+        span = pair.leader.append(pair.puts(5), 2_000_000, keys_later=True)
+        assert pair.told == []
+        pair.leader.indexing.fresh.put()
+        assert [(told.start, told.end) for told in pair.told] == [(span.start, span.end)]
+        pair.send(start)
+        pair.tell()
+        await pair.alike()
+        await pair.close()
+
+    run(main())
+
+
+def test_files_roll_and_the_index_is_full() -> None:
+    async def main() -> None:
+        pair = await Pair.made()
+        for _ in range(30):
+            pair.append(6, size=300)
+            pair.tell()
+            await pair.commit()
+        assert pair.leader.index is not None
+        assert len(pair.leader.index.files) > 3
+        assert len(pair.leader.log.segments) > 3
+        put_bytes = pair.follower.dispatcher.told.put_bytes
+        assert pair.leader.log.end / 2 < put_bytes < pair.leader.log.end  # of what lies in two files nothing is told
+        await pair.alike(put_bytes)
+        await pair.close()
+
+    run(main())
+
+
+def test_a_store_without_index_tells_of_its_queues() -> None:
+    async def main() -> None:
+        pair = await Pair.made(index_enable=False)
+        pair.append(9)
+        pair.tell()
+        await pair.alike()
+        await pair.close()
+
+    run(main())
+
+
+def test_a_batch_of_large_bodies() -> None:
+    async def main() -> None:
+        pair = await Pair.made()
+        start = pair.leader.log.end
+        pair.leader.append(pair.puts(3, size=4000), 1_000_000, together=True)
+        pair.send(start)
+        pair.tell()
+        await pair.alike()
+        await pair.close()
+
+    run(main())
+
+
+def test_who_is_told_of_a_part_reads_the_rest() -> None:
+    async def main() -> None:
+        pair = await Pair.made()
+        for number in range(12):
+            pair.append(4)
+            if number % 3 == 1:
+                pair.told.clear()
+        kept = sum(told.end - told.start for told in pair.told)
+        pair.tell()
+        await pair.alike(kept)
+        await pair.close()
+
+    run(main())
+
+
+def _shorter(told: Told) -> Told:
+    queue, *others = told.queues
+    return told._replace(queues=[queue._replace(entries=queue.entries[:-20]), *others])
+
+
+def _moved(told: Told) -> Told:
+    queue, *others = told.queues
+    entries = (int.from_bytes(queue.entries[:8], "big") + 1).to_bytes(8, "big") + queue.entries[8:]
+    return told._replace(queues=[queue._replace(entries=entries), *others])
+
+
+def _first(told: Told, **changes: Any) -> Told:
+    queue, *others = told.queues
+    return told._replace(queues=[queue._replace(**changes), *others])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _shorter,
+        _moved,
+        lambda told: _first(told, first=told.queues[0].first + 1),
+        lambda told: _first(told, queue_id=7),
+        lambda told: _first(told, topic="Z"),
+        lambda told: told._replace(queues=told.queues[1:]),
+        lambda told: told._replace(queues=[*told.queues, told.queues[0]]),
+        lambda told: told._replace(stamp=told.stamp + 1),
+        lambda told: told._replace(crc=told.crc ^ 1),
+        lambda told: told._replace(keys=told.keys[20:] + told.keys[:20]),
+        lambda told: told._replace(keys=b"\xff" + told.keys[1:]),
+        lambda told: told._replace(keys=told.keys[:4] + (told.end).to_bytes(8, "big") + told.keys[12:]),
+        lambda told: told._replace(keys=None),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_not_believed(change: Callable[[Told], Told]) -> None:
+    async def main() -> None:
+        pair = await Pair.made()
+        pair.append(8)
+        pair.tell(change)
+        await pair.alike(0)
+        pair.append(8)
+        good = pair.told[0].end - pair.told[0].start
+        pair.tell()
+        await pair.alike(good)
+        await pair.close()
+
+    run(main())
+
+
+def test_bytes_that_have_changed_on_their_way_are_damage_and_not_what_was_told() -> None:
+    async def main() -> None:
+        pair = await Pair.made()
+        pair.leader.append(pair.puts(8), 1_000_000)
+        data = bytearray(pair.leader.log.read(0, pair.leader.log.end) or b"")
+        data[len(data) // 2 + 100] ^= 1  # in the body of a message
+        pair.follower.append_raw(0, bytes(data))
+        pair.tell()
+        await pair.commit()
+        assert pair.follower.dispatcher.told.put_bytes == 0
+        shown = sum(queue.visible for queue in pair.follower.queues)
+        assert shown == 8
+        damaged = pair.follower.damaged.parts
+        assert len(damaged) == 1
+        await pair.close()
+
+    run(main())
+
+
+def test_nothing_is_in_queues_before_it_is_committed() -> None:
+    async def main() -> None:
+        pair = await Pair.made()
+        pair.append(4)
+        middle = pair.follower.log.end
+        pair.append(4)
+        pair.tell()
+        await asyncio.sleep(1)
+        assert pair.follower.dispatcher.position == 0
+        assert not any(queue.next for queue in pair.follower.queues)
+        pair.follower.committed(middle)
+        await asyncio.sleep(1)
+        assert pair.follower.dispatcher.position == middle
+        assert sum(queue.next for queue in pair.follower.queues) == 4
+        await pair.alike()
+        await pair.close()
+
+    run(main())
+
+
+def test_what_is_committed_in_the_middle_of_what_was_told_is_read() -> None:
+    async def main() -> None:
+        pair = await Pair.made()
+        pair.append(4)
+        _, middle = pair.told[0].start, int.from_bytes(pair.told[0].queues[1].entries[:8], "big")
+        pair.tell()
+        pair.follower.committed(middle)
+        await asyncio.sleep(1)
+        assert pair.follower.dispatcher.position == middle
+        await pair.alike(0)
+        await pair.close()
+
+    run(main())
+
+
+def test_what_is_cut_away_is_not_told_any_more() -> None:
+    async def main() -> None:
+        pair = await Pair.made()
+        pair.append(4)
+        pair.tell()
+        await pair.alike()
+        keep = pair.follower.log.end
+        pair.append(6)
+        pair.tell()
+        for store in (pair.leader, pair.follower):
+            await store.truncate(keep)
+        pair.append(6, topic="U")  # another leader's messages, as long as those, where those were
+        pair.tell()
+        await pair.alike(counted=False)
+        await pair.close()
+
+    run(main())
+
+
+def test_a_kill_leaves_what_the_log_has() -> None:
+    async def main() -> None:
+        pair = await Pair.made()
+        for number in range(6):
+            pair.append(5)
+            pair.tell()
+            if number < 4:
+                await pair.commit()
+            if number == 2:
+                await pair.follower.force()
+        committed = pair.follower.dispatcher.position
+        assert 0 < committed < pair.follower.log.end
+        world = pair.simulation.kill(pair.simulation.nodes["f"])
+        await die(pair.follower)
+        pair.follower = await begun(world, small(**MADE), committed)
+        pair.follower.log.gate |= Gate.SLAVE
+        assert pair.follower.log.end == pair.leader.log.end
+        await pair.commit()
+        pair.append(5)
+        last = pair.told[0]
+        pair.tell()
+        await pair.alike(last.end - last.start, counted=False)
+        await pair.close()
+
+    run(main())
+
+
+def test_a_log_that_begins_late_has_queues_that_do() -> None:
+    async def main() -> None:
+        pair = await Pair.made()
+        pair.leader.append(pair.puts(6), 1_000_000)
+        pair.told.clear()
+        begins = {queue.id: queue.next for queue in pair.leader.queues}
+        pair.append(6)
+        pair.append(6)
+        pair.tell()
+        await pair.commit()
+        assert {queue.id: queue.min for queue in pair.follower.queues} == begins
+        assert {queue.id: queue.next for queue in pair.follower.queues} == {
+            queue.id: queue.next for queue in pair.leader.queues
+        }
+        assert 0 < pair.follower.dispatcher.told.put_bytes < pair.leader.log.end * 2 / 3
+        await pair.close()
+
+    run(main())
+
+
+def test_a_deleted_topics_messages_stay_away() -> None:
+    async def main() -> None:
+        pair = await Pair.made()
+        pair.append(4)
+        pair.append(4, topic="Other")
+        pair.tell()
+        pair.follower.delete_topic("T", existed=True)
+        await pair.commit()
+        assert [queue.topic for queue in pair.follower.queues if queue.next] == ["Other"] * 3
+        await pair.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("cut", [1, 20, 44, 60, -1, -30])
+def test_what_is_cut_short_is_nothing(cut: int) -> None:
+    data = Told(10, 200, 5, 7, [ToldQueue("T", 0, 0, bytes(20))], bytes(40)).encode()
+    assert Told.decode(data).end == 200
+    with pytest.raises(ReplicationError):
+        Told.decode(data[:cut])
+
+
+def test_every_changed_byte_behind_the_head_is_noticed() -> None:
+    data = Told(10, 200, 5, 7, [ToldQueue("T", 0, 0, bytes(20))], bytes(40)).encode()
+    for at in range(44, len(data)):
+        with pytest.raises(ReplicationError):
+            Told.decode(data[:at] + bytes([data[at] ^ 0x40]) + data[at + 1 :])
