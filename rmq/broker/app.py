@@ -19,6 +19,7 @@ from rmq.broker.outward.registration import Registrar
 from rmq.broker.parts import Ground
 from rmq.broker.pop.assignment import Assignment
 from rmq.broker.pop.modes import RequestModes
+from rmq.broker.raft.changes import TableChanges
 from rmq.broker.raft.found import left, look, returned
 from rmq.broker.raft.group import Group
 from rmq.broker.raft.link import GroupLink
@@ -249,7 +250,11 @@ class BrokerApp:
             self.observer.services.watch(self.access.tasks)
         self.observer.services.watch(self._tasks, store.tasks, counted.stats.tasks, registration.tasks)
         #: Its place in a group that elects its master; None where its settings say what it is.
-        self.group = group = Group(ground, self._become) if settings.enable_dleger_commit_log else None
+        self.group = group = (
+            Group(ground, TableChanges(ground, tables, modes, forgetting), self._become)
+            if settings.enable_dleger_commit_log
+            else None
+        )
         router.add(ElectionAdmin(ground, group))
         self.roles = roles = Roles(
             Role.of(settings) if group is None else Role.slave(group.peers.follower_id),

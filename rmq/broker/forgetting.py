@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable
 
 from rmq.broker.parts import Tables
 from rmq.broker.store.store import Store
+from rmq.protocol.bodies.topic import DataVersion
+from rmq.protocol.errors import ResponseError
 
 __all__ = ["Forgetting"]
 
@@ -33,34 +35,74 @@ class Forgetting:
         tables.topics.file.before_write = self._deletions_saved
         store.retention.on_gone = self.forget_topic
 
-    def forget_topic(self, topic: str, end: int | None = None) -> None:
+    def forget_topic(self, topic: str, end: int | None = None, version: DataVersion | None = None) -> None:
         """Delete a topic: nothing of it may come back with a new topic of its name.
 
         :param end: records of it that begin before this offset of the log are dead; all when not given.
+        :param version: of the topics then, when a group that elects its master has committed that.
         """
         topics = self._tables.topics
-        existed = topics.delete(topic)
+        existed = topics.delete(topic, version)
         # A topic of the same name starts at 0: old offsets would lie behind its end.
         self._tables.offsets.remove_topic(topic)
         self._deleted = True
-        version = topics.data_version
-        self._store.delete_topic(topic, version.counter, version.timestamp, existed=existed, end=end)
+        after = topics.data_version
+        self._store.delete_topic(topic, after.counter, after.timestamp, existed=existed, end=end)
         for forget in self.of_topic:
             forget(topic)
 
-    def forget_group(self, group: str, offsets: bool) -> None:
-        """A group was deleted.
+    def forget_group(self, group: str, version: DataVersion | None = None, *, offsets: bool) -> None:
+        """Delete a group.
 
-        :param offsets: its offsets were deleted, too.
+        :param version: of the groups then, when a group of brokers that elects its master has committed that.
+        :param offsets: its offsets go, too.
         """
+        self._tables.groups.delete(group, version)
+        if offsets:
+            self._tables.offsets.remove_group(group)
         for forget in self.of_group:
             forget(group, offsets)
 
+    def begin_topic(self, topic: str) -> None:
+        """:meth:`forget_topic`: now, or, where a group elects its master, once it has committed that.
+
+        :raises ResponseError: the group cannot be told of it.
+        """
+        topics, journal = self._tables.topics, self._tables.topics.journal
+        if journal is None or not journal.records:
+            self.forget_topic(topic)
+        elif topic in topics or self._store.queues.all(topic):
+            topics.begin_delete(topic)
+
+    def let_go(self, topic: str) -> None:
+        """:meth:`begin_topic` for one that is of no use any more: where that cannot be, it stays."""
+        try:
+            self.begin_topic(topic)
+        except ResponseError as error:
+            log.warning("topic %s is of no use any more, and stays: %s", topic, error)
+
     async def delete_topic(self, topic: str) -> None:
-        """:meth:`forget_topic`, and wait until a kill does not bring it back."""
-        self.forget_topic(topic)
-        await self._deletions_saved()
-        await self._tables.topics.file.saved()
+        """:meth:`begin_topic`, and wait until a kill does not bring it back.
+
+        :raises ResponseError: a group that elects its master has not committed it.
+        """
+        self.begin_topic(topic)
+        if self._tables.topics.journal is None:
+            await self._deletions_saved()
+        await self._tables.topics.saved()
+
+    async def delete_group(self, group: str, *, offsets: bool) -> None:
+        """Delete a group, and wait until a kill does not bring it back.
+
+        :param offsets: its offsets go, too.
+        :raises ResponseError: a group of brokers that elects its master has not committed it.
+        """
+        groups = self._tables.groups
+        if groups.journal is None or not groups.journal.records:
+            self.forget_group(group, offsets=offsets)
+        else:
+            groups.begin_delete(group, offsets=offsets)
+        await groups.saved()
 
     async def _deletions_saved(self) -> None:
         """Bring deletions to disk, then offsets without them: only then may topics.json be without the topics.

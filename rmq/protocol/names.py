@@ -90,6 +90,8 @@ OFFSET_MOVED_TOPIC = "OFFSET_MOVED_EVENT"
 TIMER_TOPIC = "rmq_sys_wheel_timer"
 TIMER_DONE_TOPIC = "rmq_sys_wheel_timer_done"
 POP_JOURNAL_TOPIC = "rmq_sys_POP_JOURNAL"
+#: Changes of topics, groups and modes of consumption, in the log of a group of brokers that elects its master.
+TABLE_CHANGES_TOPIC = "rmq_sys_TABLE_CHANGES"
 #: Clients write their traces here when the access channel is CLOUD, a topic a region.
 TRACE_DATA_PREFIX = "rmq_sys_TRACE_DATA_"
 
@@ -103,7 +105,7 @@ SYSTEM_TOPICS = frozenset(
 BROKER_TOPICS = frozenset(
     {
         SCHEDULE_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC, SELF_TEST_TOPIC, OFFSET_MOVED_TOPIC,
-        TIMER_TOPIC, TIMER_DONE_TOPIC, POP_JOURNAL_TOPIC,
+        TIMER_TOPIC, TIMER_DONE_TOPIC, POP_JOURNAL_TOPIC, TABLE_CHANGES_TOPIC,
     }
 )  # fmt: skip
 _FOR_OPERATORS = frozenset({TRANS_CHECK_MAX_TIME_TOPIC, SELF_TEST_TOPIC, OFFSET_MOVED_TOPIC})

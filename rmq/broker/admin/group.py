@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from rmq.broker.admin.lookup import Lookup
 from rmq.broker.admin.slices import Turns, read_list
@@ -51,6 +51,10 @@ _LONGEST_LIST = 4 << 20
 _MOST_GROUPS = 20_000
 
 
+class _Delete(Protocol):
+    async def __call__(self, group: str, *, offsets: bool) -> None: ...
+
+
 class _Progress(NamedTuple):
     """What 208 and 317 tell of some queues of a topic: the queues as JSON members, and how much is left."""
 
@@ -62,7 +66,7 @@ class _Progress(NamedTuple):
 class GroupAdmin:
     """Handlers of the group requests.
 
-    :param forget: called with a deleted group, and whether its offsets went, too.
+    :param delete: forgets a group, with its offsets or without, and returns when no restart brings it back.
     """
 
     def __init__(
@@ -72,7 +76,7 @@ class GroupAdmin:
         consumers: Consumers,
         stats: BrokerStats,
         lookup: Lookup,
-        forget: Callable[[str, bool], None],
+        delete: _Delete,
     ) -> None:
         self._clock = ground.world.clock
         self._settings = ground.settings
@@ -83,7 +87,7 @@ class GroupAdmin:
         self._lookup = lookup
         self._stats = stats
         self._broker_addr = ground.broker_addr
-        self._forget = forget
+        self._delete = delete
 
     # -- configs
 
@@ -124,8 +128,8 @@ class GroupAdmin:
 
     async def _saved(self) -> None:
         """What is answered now outlives a kill."""
-        await self._groups.file.saved()
-        await self._topics.file.saved()
+        await self._groups.saved()
+        await self._topics.saved()
 
     @staticmethod
     def _check(config: SubscriptionGroupConfig) -> None:
@@ -154,7 +158,7 @@ class GroupAdmin:
     @handles(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, header=GetSubscriptionGroupConfigRequest)
     def config(self, conn: Conn, request: Command, header: GetSubscriptionGroupConfigRequest) -> Command:
         """352 (5.x): one group's config."""
-        config = self._groups.get(header.group)
+        config = self._groups.told_of(header.group)
         if config is None:
             raise ResponseError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "No group in this broker")
         return request.reply(ResponseCode.SUCCESS, body=config.encode())
@@ -168,7 +172,7 @@ class GroupAdmin:
             check_private(topic)
             log.info("%s sets readable=%s for group %s on topic %s", conn.peer, header.readable, group, topic)
             self._groups.let_read(group, topic, header.readable)
-            await self._groups.file.saved()
+            await self._groups.saved()
         answer = GroupForbidden(group=group, topic=topic, readable=self._groups.may_read(group, topic))
         return request.reply(ResponseCode.SUCCESS, body=answer.encode())
 
@@ -178,11 +182,7 @@ class GroupAdmin:
         group = header.group_name
         check_group(group, known=self._groups.get(group) is not None)
         log.info("%s deletes subscription group %s", conn.peer, group)
-        self._groups.delete(group)
-        if header.remove_offset:
-            self._offsets.remove_group(group)
-        self._forget(group, header.remove_offset)
-        await self._groups.file.saved()
+        await self._delete(group, offsets=header.remove_offset)
         return request.reply(ResponseCode.SUCCESS)
 
     # -- consumption

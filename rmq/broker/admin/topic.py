@@ -83,7 +83,7 @@ class TopicAdmin:
         self._topics.check_room(header.topic not in self._topics)
         log.info("%s updates topic %s", conn.peer, header.topic)
         self._topics.put(config)
-        await self._topics.file.saved()
+        await self._topics.saved()
         return request.reply(ResponseCode.SUCCESS)
 
     @handles(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=_LONGEST_LIST)
@@ -107,7 +107,7 @@ class TopicAdmin:
         for config in configs:
             self._topics.put(config)
             await turns.step()
-        await self._topics.file.saved()
+        await self._topics.saved()
         return request.reply(ResponseCode.SUCCESS)
 
     def _check_name(self, topic: str | None) -> None:
@@ -129,14 +129,14 @@ class TopicAdmin:
     @handles(RequestCode.GET_ALL_TOPIC_CONFIG)
     def all_configs(self, conn: Conn, request: Command) -> Command:
         """21: every topic with the data version."""
-        answer = request.reply(ResponseCode.SUCCESS, body=self._topics.encode())
+        answer = request.reply(ResponseCode.SUCCESS, body=self._topics.answer())
         answer.ext = {}
         return answer
 
     @handles(RequestCode.GET_TOPIC_CONFIG, header=GetTopicConfigRequest)
     def config(self, conn: Conn, request: Command, header: GetTopicConfigRequest) -> Command:
         """351 (5.x): one topic's config."""
-        config = self._topics.get(header.topic)
+        config = self._topics.told_of(header.topic)
         if config is None:
             raise ResponseError(ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {header.topic}")
         return request.reply(ResponseCode.SUCCESS, body=config.encode())

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from rmq.broker.reserved import name_fault
 from rmq.broker.settings import BrokerSettings
+from rmq.broker.topics.changes import APPLIED, FORBIDDEN, GROUP, Change, Drafts, Journal, applied_of
 from rmq.broker.topics.metadata import MetadataFile
 from rmq.broker.topics.stored import without_bad_names
 from rmq.broker.topics.table import bumped
@@ -53,6 +54,10 @@ class GroupTable:
         self._pretty: dict[str, str] = {}
         self._compact: dict[str, str] = {}
         self.file = MetadataFile(world, path, self._render)
+        self._drafts: Drafts[SubscriptionGroupConfig] = Drafts()
+        #: As of the topic table.
+        self.journal: Journal | None = None
+        self.applied: int | None = None
         self.data_version = DataVersion(counter=0, timestamp=world.clock.now_ms())
         #: What groups must not do with topics, by group and topic, in bits (5.x; Java 4.9 ignores it in the file).
         self.forbidden: dict[str, dict[str, int]] = {}
@@ -83,10 +88,13 @@ class GroupTable:
                 self._notes.say(log.warning, "no group %s: there are %d (maxGroups)", group, len(self._groups))
                 return None
             config = SubscriptionGroupConfig(group_name=group)
-            self._keep(config)
+            self._make_here(config)
             self._notes.say(log.info, "subscription group %s is created", group)
-            self._changed(group)
         return config
+
+    def told_of(self, group: str) -> SubscriptionGroupConfig | None:
+        """One group as others are told of it: in a group of brokers, what that has committed."""
+        return self._drafts.committed_of(group, self.get(group))
 
     def all(self) -> list[SubscriptionGroupConfig]:
         return list(self._groups.values())
@@ -104,30 +112,108 @@ class GroupTable:
             )
 
     def put(self, config: SubscriptionGroupConfig) -> None:
-        """Create or replace a group."""
-        name = config.group_name
-        log.info("subscription group %s is %s", name, "updated" if name in self._groups else "created")
-        self._keep(config)
-        self._changed(name)
+        """Create or replace a group.
 
-    def delete(self, group: str) -> bool:
-        """Forget a group; False when there was none."""
+        :raises ResponseError: a group of brokers that elects its master cannot be told of it: nothing is changed.
+        """
+        name = config.group_name
+        known = name in self._groups
+        self._make(config)
+        log.info("subscription group %s is %s", name, "updated" if known else "created")
+
+    def delete(self, group: str, version: DataVersion | None = None) -> bool:
+        """Forget a group; False when there was none.
+
+        :param version: of the table then, when a group of brokers has committed that.
+        """
         if self.forbidden.pop(group, None) is not None:
             self._changed(group)
-        if self._groups.pop(group, None) is None:
+        self._pretty.pop(group, None)
+        known = self._compact.pop(group, None) is not None
+        if version is None or self._drafts.committed(group, None):
+            known = self._groups.pop(group, None) is not None or known
+        if not known:
             return False
-        del self._pretty[group], self._compact[group]
         log.info("subscription group %s is deleted", group)
-        self._changed(group)
+        self._changed(group, version)
         return True
+
+    def begin_delete(self, group: str, *, offsets: bool) -> None:
+        """A leader: have a group deleted once its group of brokers has committed that; nobody finds it from now on.
+
+        :param offsets: its offsets are to be deleted, too.
+        :raises ResponseError: that cannot be told of it.
+        """
+
+        def show() -> None:
+            self._drafts.add(group, self._groups.pop(group, None))
+
+        if self.journal is not None:
+            self.journal.write(Change(GROUP, group, None, self._next_version(), offsets=offsets), show)
+
+    def _make_here(self, config: SubscriptionGroupConfig) -> None:
+        """Have a group, or another configuration, because of what it does: it is needed at once, and comes again."""
+        try:
+            self._make(config)
+        except ResponseError as error:
+            self._notes.say(log.warning, "group %s is kept by this broker alone: %s", config.group_name, error)
+            self._keep(config)
+            self._changed(config.group_name)
+
+    def _make(self, config: SubscriptionGroupConfig) -> None:
+        """Have a group, new or changed: now, or once a group of brokers has committed that, and it is shown until then.
+
+        :raises ResponseError: that cannot be told of it.
+        """
+        config, name, journal = self._served(config), config.group_name, self.journal
+        if journal is None or not journal.records:
+            self._keep(config)
+            self._changed(name)
+            return
+
+        def show() -> None:
+            self._drafts.add(name, self._groups.get(name))
+            self._groups[name] = config
+            self._tell(name)
+
+        journal.write(Change(GROUP, name, config.encode(), self._next_version()), show)
+
+    def committed(self, config: SubscriptionGroupConfig, version: DataVersion) -> None:
+        """A group of brokers has committed a group, new or changed.
+
+        :param version: of the table with it.
+        """
+        config, name = self._served(config), config.group_name
+        if self._drafts.committed(name, config):
+            self._groups[name] = config
+        self._form(config)
+        self._changed(name, version)
+
+    def take_back(self) -> None:
+        """What a deposed leader has shown, and its group of brokers has not committed, is not there."""
+        for name, config in self._drafts.take_back():
+            if config is None:
+                self._groups.pop(name, None)
+            else:
+                self._groups[name] = config
+            self._tell(name)
+
+    async def saved(self) -> None:
+        """Wait until nothing takes back what was changed so far: it is on the disk, or a group has committed it.
+
+        :raises ResponseError: the group has not.
+        """
+        await (self.file.saved() if self.journal is None else self.journal.settled())
+
+    def _next_version(self) -> DataVersion:
+        return self._drafts.version_after(self.data_version, self._world.clock.now_ms())
 
     def disable(self, group: str) -> None:
         """Stop a group from consuming (``disableConsumeIfConsumerReadSlowly``)."""
         config = self._groups.get(group)
         if config is not None and config.consume_enable:
             log.warning("subscription group %s is disabled: it reads too slowly", group)
-            self._keep(dataclasses.replace(config, consume_enable=False))
-            self._changed(group)
+            self._make_here(dataclasses.replace(config, consume_enable=False))
 
     def may_read(self, group: str, topic: str) -> bool:
         """Whether a group may read from a topic, as far as :meth:`let_read` says."""
@@ -140,13 +226,25 @@ class GroupTable:
         log.info(
             "group %s %s topic %s", group, "may read again from" if allowed else "is forbidden to read from", topic
         )
+        bits = self.forbidden.get(group, {}).get(topic, 0) ^ _READING
+        if self.journal is not None and self.journal.records:
+            value = b"%d" % bits if bits else None
+            self.journal.write(Change(FORBIDDEN, group, value, self._next_version(), topic))
+        else:
+            self.forbid(group, topic, bits)
+
+    def forbid(self, group: str, topic: str, bits: int, version: DataVersion | None = None) -> None:
+        """Have a group not do with a topic what these bits say.
+
+        :param version: of the table then, when a group of brokers has committed that.
+        """
         held = self.forbidden.setdefault(group, {})
-        held[topic] = held.get(topic, 0) ^ _READING
-        if not held[topic]:
+        held[topic] = bits
+        if not bits:
             del held[topic]
         if not held:
             del self.forbidden[group]
-        self._changed(group)
+        self._changed(group, version)
 
     def forget_topic(self, topic: str) -> None:
         """A topic was deleted: what groups must not do with it goes, too."""
@@ -156,27 +254,39 @@ class GroupTable:
                 del self.forbidden[group]
             self._changed(group)
 
-    def _keep(self, config: SubscriptionGroupConfig) -> None:
-        name = config.group_name
+    @staticmethod
+    def _served(config: SubscriptionGroupConfig) -> SubscriptionGroupConfig:
         if config.retry_queue_nums > MAX_QUEUES:  # from a file or a master; who asks for it is refused
-            config = dataclasses.replace(config, retry_queue_nums=MAX_QUEUES)
-        self._groups[name] = config
-        values = _rendered(config)
-        self._pretty[name] = _PRETTY % values
-        self._compact[name] = _COMPACT % values
+            return dataclasses.replace(config, retry_queue_nums=MAX_QUEUES)
+        return config
 
-    def _changed(self, group: str) -> None:
-        self.data_version = bumped(self.data_version, self._world.clock.now_ms())
+    def _keep(self, config: SubscriptionGroupConfig) -> None:
+        config = self._served(config)
+        self._groups[config.group_name] = config
+        self._form(config)
+
+    def _form(self, config: SubscriptionGroupConfig) -> None:
+        values = _rendered(config)
+        self._pretty[config.group_name] = _PRETTY % values
+        self._compact[config.group_name] = _COMPACT % values
+
+    def _changed(self, group: str, version: DataVersion | None = None) -> None:
+        if version is None or version.counter <= self.data_version.counter:
+            version = bumped(self.data_version, self._world.clock.now_ms())
+        self.data_version = version
         self.file.changed()
+        self._tell(group)
+
+    def _tell(self, group: str) -> None:
         for listener in self.on_change:
             listener(group)
 
     def encode(self) -> bytes:
         """All groups as JSON: the answer to 201."""
         version = self.data_version
-        forbidden = ""
+        forbidden = "" if self.applied is None else f'"{APPLIED}":{self.applied},'
         if self.forbidden:
-            forbidden = f'"forbiddenTable":{fastjson.dumps(self.forbidden).decode()},'
+            forbidden += f'"forbiddenTable":{fastjson.dumps(self.forbidden).decode()},'
         return (
             f'{{"dataVersion":{{"counter":{version.counter},"timestamp":{version.timestamp}}},{forbidden}'
             f'"subscriptionGroupTable":{{{",".join(self._compact.values())}}}}}'
@@ -185,8 +295,9 @@ class GroupTable:
     def _render(self) -> bytes:
         version = self.data_version
         groups = ",\n".join(self._pretty.values())
+        position = "" if self.applied is None else f'\t"{APPLIED}":{self.applied},\n'
         return (
-            f'{{\n\t"dataVersion":{{\n\t\t"counter":{version.counter},\n\t\t"timestamp":{version.timestamp}\n\t}},\n'
+            f'{{\n{position}\t"dataVersion":{{\n\t\t"counter":{version.counter},\n\t\t"timestamp":{version.timestamp}\n\t}},\n'
             f'{self._pretty_forbidden()}\t"subscriptionGroupTable":{{\n{groups}\n\t}}\n}}'
         ).encode()
 
@@ -219,6 +330,8 @@ class GroupTable:
         self._take(table)
         if table.data_version is not None:
             self.data_version = table.data_version
+        if self._settings.enable_dleger_commit_log:
+            self.applied = applied_of(whole)
 
     def _take(self, table: SubscriptionGroupTable) -> None:
         for name, config in table.subscription_group_table.items():
@@ -230,7 +343,9 @@ class GroupTable:
         """Take over a master's table, which was judged."""
         configs = table.subscription_group_table
         for name in [name for name in self._groups if name not in configs]:
-            del self._groups[name], self._pretty[name], self._compact[name]
+            del self._groups[name]
+            for forms in (self._pretty, self._compact):
+                forms.pop(name, None)
         self._take(table)
         self.data_version = version
         self.file.changed()

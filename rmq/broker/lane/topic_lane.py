@@ -54,6 +54,7 @@ class LaneTable:
         self._lanes: dict[str, TopicLane] = {}
         self.get = self._lanes.get
         topics.on_change.append(self._changed)
+        topics.on_draft.append(self._changed)
         queues.on_full.append(lambda queue: self.forget(queue.topic))
 
     def _changed(self, topic: str | None) -> None:

@@ -401,9 +401,10 @@ class Registrar:
         if not compressed and permission & PERM_READ_WRITE == PERM_READ_WRITE:
             return b'{"filterServerList":[],"topicConfigSerializeWrapper":%s}' % self._topics.encode(topics)
         if topics is None:
-            configs: Iterable[TopicConfig] = self._topics.all()
+            configs: Iterable[TopicConfig] = self._topics.told()
         else:
-            configs = [config for topic in topics if (config := self._topics.get(topic)) is not None]
+            wanted = frozenset(topics)
+            configs = [config for config in self._topics.told() if config.topic_name in wanted]
         if permission & PERM_READ_WRITE != PERM_READ_WRITE:
             # A broker that may not be read or written says so of each topic; the copy keeps nothing but the queues.
             configs = [

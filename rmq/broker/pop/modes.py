@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rmq.broker.groups.faults import mode_fault
 from rmq.broker.reserved import check_group, check_private
+from rmq.broker.topics.changes import APPLIED, MODE, Change, Journal, applied_of
 from rmq.broker.topics.metadata import MetadataFile
 from rmq.protocol import fastjson
 from rmq.protocol.bodies.pop import MessageRequestModeTable, SetMessageRequestModeRequestBody
@@ -32,6 +33,9 @@ class RequestModes:
 
     def __init__(self, world: World, path: str) -> None:
         self._modes: dict[str, dict[str, SetMessageRequestModeRequestBody]] = {}
+        #: As of the topic table.
+        self.journal: Journal | None = None
+        self.applied: int | None = None
         self.file = MetadataFile(world, path, self._render)
 
     def load(self) -> None:
@@ -52,13 +56,16 @@ class RequestModes:
         return self._modes
 
     def _parse(self, data: bytes) -> None:
-        self._modes = MessageRequestModeTable.of_file(data).message_request_mode_map
+        whole = MessageRequestModeTable.file_object(data)
+        self._modes = MessageRequestModeTable.from_object(whole).message_request_mode_map
+        self.applied = applied_of(whole)
 
-    def _table(self) -> MessageRequestModeTable:
-        return MessageRequestModeTable(message_request_mode_map=self._modes)
+    def _table(self) -> dict[str, object]:
+        position = {} if self.journal is None or self.applied is None else {APPLIED: self.applied}
+        return position | MessageRequestModeTable(message_request_mode_map=self._modes).to_object()
 
     def _render(self) -> bytes:
-        return fastjson.pretty(fastjson.loads(self._table().encode()))
+        return fastjson.pretty(self._table())
 
     def get(self, topic: str, group: str) -> SetMessageRequestModeRequestBody:
         """The mode of a group on a topic; pulling unless it was set."""
@@ -77,6 +84,14 @@ class RequestModes:
                 del self._modes[topic]
             self.file.changed()
 
+    def put(self, mode: SetMessageRequestModeRequestBody) -> None:
+        """Set the mode of a group on a topic."""
+        self._modes.setdefault(mode.topic, {})[mode.consumer_group] = mode
+        log.info(
+            "%s on %s: mode %s, shared by %d", mode.consumer_group, mode.topic, mode.mode, mode.pop_share_queue_num
+        )
+        self.file.changed()
+
     @handles(RequestCode.SET_MESSAGE_REQUEST_MODE, body=SHORT)
     async def set_mode(self, conn: Conn, request: Command) -> Command:
         """401: let a group pop, or pull again."""
@@ -88,15 +103,15 @@ class RequestModes:
             raise ResponseError(code, fault)
         check_group(body.consumer_group)
         check_private(body.topic)
-        self._modes.setdefault(body.topic, {})[body.consumer_group] = body
-        log.info(
-            "%s on %s: mode %s, shared by %d", body.consumer_group, body.topic, body.mode, body.pop_share_queue_num
-        )
-        self.file.changed()
-        await self.file.flush()
+        if self.journal is not None and self.journal.records:
+            self.journal.write(Change(MODE, body.topic, body.encode(), beside=body.consumer_group))
+            await self.journal.settled()
+        else:
+            self.put(body)
+            await self.file.flush()
         return request.reply(ResponseCode.SUCCESS)
 
     @handles(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE)
     def all_modes(self, conn: Conn, request: Command) -> Command:
         """402: the whole table."""
-        return request.reply(ResponseCode.SUCCESS, body=self._table().encode())
+        return request.reply(ResponseCode.SUCCESS, body=fastjson.dumps(self._table()))

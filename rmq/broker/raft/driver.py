@@ -76,6 +76,9 @@ class RaftDriver:
         self.tasks = TaskOwner("raft")
         #: Told when the role, the term or the leader is another one.
         self.on_change: list[Callable[[], None]] = []
+        #: Told up to where the log is committed, and where it was cut back to.
+        self.on_committed: list[Callable[[int], None]] = []
+        self.on_cut: list[Callable[[int], None]] = []
         #: The state machine; None while this member is not one: it begins anew after a failure, or has to stop.
         self.node: RaftNode | None = None
         #: The term in which it leads, once that is carried out.
@@ -138,7 +141,7 @@ class RaftDriver:
                 "the log is torn at %d, and its last %d bytes are taken from the group again",
                 min(holes), self._log.end - min(holes),
             )  # fmt: skip
-            await store.truncate(min(holes))
+            await self._truncate(min(holes))
 
     async def stop(self) -> None:
         """Take part in nothing any more."""
@@ -162,7 +165,7 @@ class RaftDriver:
         self._ends.begin(known)
         self._ends.written(commit_log.end)
         if commit_log.segments and commit_log.end > self._ends.last:
-            await store.truncate(self._ends.last)
+            await self._truncate(self._ends.last)
         empty = not commit_log.segments
         self._path = _path_of(self._path.starts, commit_log.start, commit_log.end, empty=empty)
         if empty:
@@ -451,6 +454,8 @@ class RaftDriver:
         if known >= 0:
             self._ends.committed(known)
             self._store.committed(known)
+            for tell in self.on_committed:
+                tell(known)
 
     def _write(self, start: int, after: Position, data: bytes) -> None:
         size, at, done = self._log.file_size, start, 0
@@ -498,7 +503,7 @@ class RaftDriver:
         if to.end < committed:
             raise LogsParted(f"a leader takes back what is committed: the log from {to} up to {committed}")
         if to.end < self._log.end:
-            await self._store.truncate(to.end)
+            await self._truncate(to.end)
             known = max(self._log.start, *(queue.max_phys for queue in self._store.queues), 0)
             await self._spans.warm(known, to.end)
             self._ends.cut(to.end, known)
@@ -506,6 +511,11 @@ class RaftDriver:
             self._committed(self._said)
         self._path.cut(to)
         await self._sidecar.save_terms(self._path.starts)
+
+    async def _truncate(self, to: int) -> None:
+        await self._store.truncate(to)
+        for tell in self.on_cut:
+            tell(to)
 
     async def _reset(self, at: Position) -> None:
         if self._log.end > self._log.start:

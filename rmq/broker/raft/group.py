@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from rmq.broker.parts import Ground
+from rmq.broker.raft.changes import TableChanges
 from rmq.broker.raft.driver import RaftDriver
 from rmq.broker.raft.links import Links
 from rmq.broker.raft.met import Meetings, Met, Replaced
@@ -35,11 +36,13 @@ _HANDOVER = 1.5
 class Group:
     """One broker's place.
 
+    :param changes: of its tables, which go through the log.
     :param become: makes the broker a master, or one that follows.
     """
 
-    def __init__(self, ground: Ground, become: Callable[[bool], Awaitable[None]]) -> None:
+    def __init__(self, ground: Ground, changes: TableChanges, become: Callable[[bool], Awaitable[None]]) -> None:
         self._ground = ground
+        self._changes = changes
         self._store = ground.store
         self.peers = Peers.of(ground.settings)
         self._become = become
@@ -90,7 +93,10 @@ class Group:
             world, store, members, self._sidecar, kept, self._say, on_disk=store.settings.sync_flush,
             tell=self._say_of_span,
         )  # fmt: skip
-        driver.on_change.append(self._changed.set)
+        await self._changes.load(min(kept.commit, end), new=kept.new)
+        driver.on_committed.append(self._changes.committed)
+        driver.on_cut.append(self._changes.cut)
+        driver.on_change.append(self._driver_changed)
         self._links = Links(
             world, settings, self.peers, self.meetings, self._meet, self._hear, self._lose,
             broker=self._ground.broker_addr, file_size=store.log.file_size,
@@ -310,12 +316,18 @@ class Group:
             else:
                 self._trouble.over()
 
+    def _driver_changed(self) -> None:
+        if self.driver is not None and not self.driver.takes_messages:
+            self._changes.step_back()
+        self._changed.set()
+
     async def _take_role(self, driver: RaftDriver) -> None:
         term = driver.leads
         if self._master and (term is None or term != driver.serves):
             driver.serves = None
             # What a master knows may be of what was cut away since: it is read anew.
             await self._become(False)
+            self._changes.follow()
             self._master = False
             self._changed.set()
             return
@@ -328,6 +340,7 @@ class Group:
         await self._become(True)
         self._master = True
         driver.serves = term
+        self._changes.lead()
         driver.open()
         if driver.leads != term:
             self._changed.set()

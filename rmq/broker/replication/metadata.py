@@ -15,11 +15,12 @@ import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from rmq.broker.groups.offsets import read_offsets
 from rmq.broker.replication import judged
 from rmq.broker.store.trouble import Trouble
+from rmq.broker.topics.changes import applied_of
 from rmq.protocol.bodies.group import SubscriptionGroupTable
 from rmq.protocol.bodies.kv import KVTable
 from rmq.protocol.codes import RequestCode, ResponseCode
@@ -88,6 +89,12 @@ class _Table:
         #: When it was taken over last, monotonic seconds; and where the log here ended when it was asked for.
         self.taken_at: float | None = None
         self.as_of: int | None = None
+
+
+class _Applies(Protocol):
+    """A table whose changes go through the log of a group."""
+
+    applied: int | None
 
 
 class BesideTables(NamedTuple):
@@ -348,6 +355,8 @@ class MetadataSync:
         life of its own is only hidden: a master that was started with an empty folder empties no slave.
         """
         answer = judged.read_answer(body, "topicConfigTable")
+        if not self._is_news(answer, self._topics):
+            return
         version = answer.version()
         configs, refused = await judged.topics(answer.table)
         self._tell("topic", refused)
@@ -363,12 +372,29 @@ class MetadataSync:
         self._topics.replace_all(configs, version)
         self._last_topics = frozenset(configs)
 
+    def _is_news(self, answer: judged.Answer, table: _Applies) -> bool:
+        """Whether an answer has all changes of the log that the table here has.
+
+        Where it has more, they are applied again when they come, in their order. Those that the log does not begin with
+        any more, or never had here, do not come.
+        """
+        told = applied_of(answer.whole)
+        if not self._in_group or told is None or table.applied is None:
+            return True
+        if told < table.applied:
+            return False
+        if told <= min(self._dispatcher.position, self._dispatcher.limit):
+            table.applied = told
+        return True
+
     def _is_old(self, topic: str) -> bool:
         """Whether nothing has come into a topic since the master was asked: else it is there again already."""
         return all(queue.max_phys <= self._end for queue in self._queues.all(topic))
 
     async def _take_groups(self, body: bytes, same: bool) -> None:
         answer = judged.read_answer(body, "subscriptionGroupTable")
+        if not self._is_news(answer, self._groups):
+            return
         version = answer.version()
         configs, refused = await judged.groups(answer.table)
         self._tell("subscription group", refused)
@@ -388,6 +414,8 @@ class MetadataSync:
 
     async def _take_modes(self, body: bytes, same: bool) -> None:
         answer = judged.read_answer(body, "messageRequestModeMap")
+        if not self._is_news(answer, self._modes):
+            return
         modes, refused = await judged.modes(answer.table)
         self._tell("mode of consumption", refused)
         for topic, groups in self._modes.all().items():

@@ -58,9 +58,7 @@ class MasterServices:
         self.check = check = TransactionCheck(world, settings, topics, offsets, members.producers, store, halves)
         self.ends = ends = TransactionEnds(clock, store, halves, admission, check)
         ends.on_committed = lambda puts: counted.kinds.count(TRANSACTION, puts)
-        self.pop = PopService(
-            ground, tables, admission, counted.stats.delivered, limits, beside.forgetting.forget_topic
-        )
+        self.pop = PopService(ground, tables, admission, counted.stats.delivered, limits, beside.forgetting.let_go)
         self.replication = MasterReplication(world, settings, store)
         self._store = store
         self._sync = settings.broker_role == "SYNC_MASTER"

@@ -78,8 +78,18 @@ class Dispatcher:
         self.index_from = 0
         #: Told when the index takes no keys any more; it gets none from here then.
         self.index_stopped: Callable[[IndexStopped], None] | None = None
+        #: Told of each record of a topic when it is its turn: behind all before it, and before all behind it.
+        self._watched = ""
+        self._on_watched: Callable[[int, bytes], None] | None = None
         #: Queues that have got entries nobody was told of yet.
         self._touched: dict[Queue, None] = {}
+
+    def watch(self, topic: str, told: Callable[[int, bytes], None]) -> None:
+        """Be told of each record of a topic when it is its turn.
+
+        :param told: gets its commit-log offset, and the record. It may delete queues, and does not raise.
+        """
+        self._watched, self._on_watched = topic, told
 
     @property
     def behind(self) -> int:
@@ -186,6 +196,10 @@ class Dispatcher:
                 raise
             except Exception as error:  # a record from nowhere costs itself: a start reads it, and those behind it
                 log.error("record at %d is in no queue: %s: %s", base + at, type(error).__name__, error)
+            if topic == self._watched and self._on_watched is not None:
+                self._on_watched(base + at, bytes(data[at : at + size]))
+                for queue in [one for one in touched if self._queues.get(one.topic, one.id) is not one]:
+                    del touched[queue]
 
     def _put_plain(self, run: Run, first: int, touched: dict[Queue, None]) -> int:
         """Put records from number ``first`` on while each is the next of a queue that is there, and nothing is special.
@@ -207,7 +221,7 @@ class Dispatcher:
                         done += 1
                         continue
                     queue = self._queues.get(topic, queue_id)
-                    if key in nexts or queue is None or topic == SCHEDULE_TOPIC:
+                    if key in nexts or queue is None or topic in (SCHEDULE_TOPIC, self._watched):
                         break
                     if index != queue.next or base + at < queue.max_phys or queue in self.misfits:
                         break

@@ -430,14 +430,17 @@ class Store:
         :param counter: with
         :param timestamp: the data version of topics.json without the topic.
         :param existed: messages may wait for it although it has none itself.
-        :param end: commit-log offset where it ends; the end of the log when not given. No queue of it goes further.
+        :param end: commit-log offset where it ends; the end of the log when not given. A queue that goes further is of
+            a topic that was made anew.
         """
         queues = self.queues.all(topic)
         end = self.log.end if end is None else end
         if existed or any(queue.max_phys > self.log.start for queue in queues):
             self.deletions.note(topic, Deletion(end, counter, timestamp))
             self._buried.count_tails(queues, end)
-        self.queues.drop(topic)
+        for queue in queues:
+            if queue.max_phys <= end:
+                self.queues.drop_queue(queue)
         self.indexing.hashers.forget(topic)
 
     def destination(self, topic: str, queue_id: int, waited_at: int) -> Queue:

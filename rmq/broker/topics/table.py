@@ -8,10 +8,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 
 from rmq.broker.settings import BrokerSettings
+from rmq.broker.topics.changes import TOPIC, Change, Drafts, Journal, applied_of
+from rmq.broker.topics.forms import TopicForms
 from rmq.broker.topics.metadata import MetadataFile
 from rmq.broker.topics.names import topic_name_fault
 from rmq.broker.topics.stored import stored_topic_fault, without_bad_names
-from rmq.protocol import fastjson, names
+from rmq.protocol import names
 from rmq.protocol.bodies.topic import DataVersion, TopicConfig, TopicConfigTable
 from rmq.protocol.codes import ResponseCode
 from rmq.protocol.errors import ResponseError
@@ -35,15 +37,6 @@ _VERSIONS_KEPT = 1_000
 UNIT = 1
 UNIT_SUB = 2
 
-_PRETTY = (
-    '\t\t%s:{\n\t\t\t"order":%s,\n\t\t\t"perm":%d,\n\t\t\t"readQueueNums":%d,\n\t\t\t"topicFilterType":"%s",\n'
-    '\t\t\t"topicName":%s,\n\t\t\t"topicSysFlag":%d,\n\t\t\t"writeQueueNums":%d\n\t\t}'
-)
-_COMPACT = (
-    '%s:{"order":%s,"perm":%d,"readQueueNums":%d,"topicFilterType":"%s","topicName":%s,"topicSysFlag":%d,'
-    '"writeQueueNums":%d}'
-)
-
 
 def bumped(version: DataVersion, now_ms: int) -> DataVersion:
     """The version after one more change."""
@@ -65,9 +58,12 @@ class TopicTable:
         self._settings = settings
         self._topics: dict[str, TopicConfig] = {}
         self._notes = Rationed(world.clock, most=100)
-        # Rendered forms, kept so that a change among 10,000 topics costs one join and not 10,000 renderings.
-        self._pretty: dict[str, str] = {}
-        self._compact: dict[str, str] = {}
+        # What others are told of: in a group that elects its master, what that has committed.
+        self._forms = TopicForms()
+        self._drafts: Drafts[TopicConfig] = Drafts()
+        #: Where changes go, in a group that elects its master; and up to where this table has those of its log.
+        self.journal: Journal | None = None
+        self.applied: int | None = None
         self.file = MetadataFile(world, path, self._render)
         self.file.on_settled = self._settled
         #: New topics that are not in the file yet, and which change of it they came with: a message to one of them is
@@ -82,6 +78,8 @@ class TopicTable:
         self.on_made: list[Callable[[str], None]] = []
         #: Called with the topic that changed, or None when any may have.
         self.on_change: list[Callable[[str | None], None]] = []
+        #: Called when what is shown of a topic changes, and :attr:`on_change` is not called yet: it is not committed.
+        self.on_draft: list[Callable[[str | None], None]] = []
         self._add_system_topics()
 
     def _add_system_topics(self) -> None:
@@ -115,8 +113,9 @@ class TopicTable:
             wanted = dataclasses.replace(known, perm=0)
         else:
             return
-        if wanted != known:
-            self.put(wanted)
+        if wanted != known:  # each member has its own settings
+            self._keep(wanted)
+            self._changed(wanted.topic_name, new=known is None)
 
     # -- reading
 
@@ -169,22 +168,29 @@ class TopicTable:
     # -- changing
 
     def put(self, config: TopicConfig) -> None:
-        """Create or replace a topic."""
+        """Create or replace a topic.
+
+        :raises ResponseError: a group that elects its master cannot be told of it: nothing is changed.
+        """
         old = self._topics.get(config.topic_name)
         if old is not None and old.order != config.order:
             config = dataclasses.replace(config, order=old.order)
-        self._keep(config)
+        self._make(config)
         log.info("topic %s is %s", config.topic_name, "created" if old is None else "updated")
-        self._changed(config.topic_name, new=old is None)
 
-    def delete(self, topic: str) -> bool:
-        """Forget a topic; False when there was none."""
-        if self._topics.pop(topic, None) is None:
+    def delete(self, topic: str, version: DataVersion | None = None) -> bool:
+        """Forget a topic; False when there was none.
+
+        :param version: of the table then, when a group has committed that.
+        """
+        known = self._forms.remove(topic)
+        if version is None or self._drafts.committed(topic, None):
+            known = self._topics.pop(topic, None) is not None or known
+        if not known:
             return False
-        del self._pretty[topic], self._compact[topic]
         self.unsaved.pop(topic, None)
         log.info("topic %s is deleted", topic)
-        self._changed(topic)
+        self._changed(topic, version=version)
         return True
 
     def check_room(self, new: int = 1) -> None:
@@ -209,7 +215,7 @@ class TopicTable:
         :param sys_flag: unit flags of the new topic.
         :param remote: who asks, for the log.
         :returns: the topic, the one that exists already, or None when the template does not allow it.
-        :raises ResponseError: there are too many already.
+        :raises ResponseError: there are too many already; or as of :meth:`put`.
         """
         existing = self._topics.get(topic)
         if existing is not None:
@@ -231,15 +237,15 @@ class TopicTable:
             topic_filter_type=template.topic_filter_type,
             topic_sys_flag=sys_flag,
         )
-        self._keep(config)
+        self._make(config)
         log.info("topic %s is created with %d queues for %s, from %s", topic, queues, remote, default_topic)
-        self._changed(topic, new=True)
         return config
 
     def create_for_send_back(self, topic: str, queues: int, perm: int, sys_flag: int) -> TopicConfig | None:
         """Make a retry, dead-letter or internal topic when it is missing, and return it.
 
-        None when the name cannot be a topic (a group with a name too long or with odd characters).
+        None when the name cannot be a topic (a group with a name too long or with odd characters), or a group that
+        elects its master cannot be told of it.
         """
         existing = self._topics.get(topic)
         if existing is not None:
@@ -248,9 +254,12 @@ class TopicTable:
             self._notes.say(log.warning, "%s cannot be a topic's name: it is not created", topic)
             return None
         config = _config(topic, queues, perm, sys_flag)
-        self._keep(config)
+        try:
+            self._make(config)
+        except ResponseError as error:
+            self._notes.say(log.warning, "topic %s is not created: %s", topic, error)
+            return None
         self._notes.say(log.info, "topic %s is created with %d queues", topic, queues)
-        self._changed(topic, new=True)
         return config
 
     def set_unit(self, topic: str, unit: bool) -> None:
@@ -267,8 +276,10 @@ class TopicTable:
             return
         flag = config.topic_sys_flag | bit if on else config.topic_sys_flag & ~bit
         if flag != config.topic_sys_flag:
-            self._keep(dataclasses.replace(config, topic_sys_flag=flag))
-            self._changed(topic)
+            try:
+                self._make(dataclasses.replace(config, topic_sys_flag=flag))
+            except ResponseError as error:
+                self._notes.say(log.warning, "the unit flags of topic %s stay as they are: %s", topic, error)
 
     def set_order_topics(self, topics: Iterable[str]) -> None:
         """Mark the topics the name server calls ordered, and no others.
@@ -279,7 +290,7 @@ class TopicTable:
         changed = []
         for config in self.all():
             order = config.topic_name in wanted
-            if order != config.order:
+            if order != config.order and config.topic_name not in self._drafts:
                 self._keep(dataclasses.replace(config, order=order))
                 changed.append(config.topic_name)
                 log.info("topic %s is %s ordered topic", config.topic_name, "an" if order else "no longer an")
@@ -293,7 +304,77 @@ class TopicTable:
         self._forget_history()
         self._tell(None)
 
-    def _keep(self, config: TopicConfig) -> None:
+    def _make(self, config: TopicConfig) -> None:
+        """Have a topic, new or changed: now, or once a group has committed that, and it is shown until then.
+
+        :raises ResponseError: the group cannot be told of it.
+        """
+        config, name, journal = self._served(config), config.topic_name, self.journal
+        old = self._topics.get(name)
+        if journal is None or not journal.records:
+            self._keep(config)
+            self._changed(name, new=old is None)
+            return
+        if name in self._drafts and old is None:
+            raise ResponseError(ResponseCode.SYSTEM_BUSY, f"topic {name} is being deleted: try it again")
+
+        def show() -> None:
+            self._drafts.add(name, old)
+            self._topics[name] = config
+            if old is None:
+                self._tell_made(name)
+            self._tell_draft(name)
+
+        journal.write(Change(TOPIC, name, config.encode(), self._next_version()), show)
+
+    def begin_delete(self, topic: str) -> None:
+        """A leader: have a topic deleted once its group has committed that; nobody finds it from now on.
+
+        :raises ResponseError: the group cannot be told of it.
+        """
+
+        def show() -> None:
+            self._drafts.add(topic, self._topics.pop(topic, None))
+            self._tell_draft(topic)
+
+        if self.journal is not None:
+            self.journal.write(Change(TOPIC, topic, None, self._next_version()), show)
+
+    def committed(self, config: TopicConfig, version: DataVersion) -> None:
+        """A group has committed a topic, new or changed.
+
+        :param version: of the table with it.
+        """
+        config, name = self._served(config), config.topic_name
+        old = self._topics.get(name)
+        if self._drafts.committed(name, config):
+            self._topics[name] = config
+            if old is None:
+                self._tell_made(name)
+        self._forms.keep(config)
+        self._changed(name, version=version)
+
+    def take_back(self) -> None:
+        """What a deposed leader has shown and its group has not committed is not there, until that commits it."""
+        for name, config in self._drafts.take_back():
+            if config is None:
+                self._topics.pop(name, None)
+            else:
+                self._topics[name] = config
+            self._tell_draft(name)
+
+    async def saved(self) -> None:
+        """Wait until nothing takes back what was changed so far: it is on the disk, or a group has committed it.
+
+        :raises ResponseError: the group has not.
+        """
+        await (self.file.saved() if self.journal is None else self.journal.settled())
+
+    def _next_version(self) -> DataVersion:
+        return self._drafts.version_after(self.data_version, self._world.clock.now_ms())
+
+    def _served(self, config: TopicConfig) -> TopicConfig:
+        """As much of a topic as is served."""
         name = config.topic_name
         if max(config.read_queue_nums, config.write_queue_nums) > MAX_QUEUES:
             # From topics.json, or a master; who asks for it is refused.
@@ -306,19 +387,20 @@ class TopicTable:
                 read_queue_nums=min(config.read_queue_nums, MAX_QUEUES),
                 write_queue_nums=min(config.write_queue_nums, MAX_QUEUES),
             )
-        self._topics[name] = config
-        values = _rendered(config)
-        self._pretty[name] = _PRETTY % values
-        self._compact[name] = _COMPACT % values
+        return config
 
-    def _changed(self, topic: str, *, new: bool = False) -> None:
-        self._bump(topic)
+    def _keep(self, config: TopicConfig) -> None:
+        config = self._served(config)
+        self._topics[config.topic_name] = config
+        self._forms.keep(config)
+
+    def _changed(self, topic: str, *, new: bool = False, version: DataVersion | None = None) -> None:
+        self._bump(topic, version=version)
         self.file.changed()
         if new and self.file.writing:
             self.unsaved[topic] = self.file.asked
         if new:
-            for listener in self.on_made:
-                listener(topic)
+            self._tell_made(topic)
         self._tell(topic)
 
     def _settled(self) -> None:
@@ -330,10 +412,12 @@ class TopicTable:
             except Exception:
                 log.exception("%s did not take that topics are in their file", listener)
 
-    def _bump(self, *topics: str) -> None:
+    def _bump(self, *topics: str, version: DataVersion | None = None) -> None:
         if not self._history:
             self._forget_history()
-        self.data_version = bumped(self.data_version, self._world.clock.now_ms())
+        if version is None or version.counter <= self.data_version.counter:
+            version = bumped(self.data_version, self._world.clock.now_ms())
+        self.data_version = version
         self._history.append((self.data_version, topics))
 
     def _forget_history(self) -> None:
@@ -354,6 +438,14 @@ class TopicTable:
         for listener in self.on_change:
             listener(topic)
 
+    def _tell_draft(self, topic: str) -> None:
+        for listener in self.on_draft:
+            listener(topic)
+
+    def _tell_made(self, topic: str) -> None:
+        for listener in self.on_made:
+            listener(topic)
+
     # -- forms
 
     def encode(self, topics: Iterable[str] | None = None) -> bytes:
@@ -361,21 +453,25 @@ class TopicTable:
 
         :param topics: those alone, without the ones that do not exist.
         """
-        version = self.data_version
-        compact = self._compact
-        forms = compact.values() if topics is None else [compact[topic] for topic in topics if topic in compact]
-        return (
-            f'{{"dataVersion":{{"counter":{version.counter},"timestamp":{version.timestamp}}},'
-            f'"topicConfigTable":{{{",".join(forms)}}}}}'
-        ).encode()
+        return self._forms.compact(self.data_version, topics)
+
+    def answer(self) -> bytes:
+        """All topics as JSON, with :attr:`applied`: who takes it over knows which changes are in it."""
+        return self._forms.compact(self.data_version, applied=self.applied)
+
+    def told_of(self, topic: str) -> TopicConfig | None:
+        """One topic as others are told of it."""
+        return self._drafts.committed_of(topic, self._topics.get(topic))
+
+    def told(self) -> list[TopicConfig]:
+        """The topics that others are told of: what is not committed is not among them."""
+        if not self._drafts:
+            return self.all()
+        found = map(self.told_of, self._forms.names())
+        return [config for config in found if config is not None]
 
     def _render(self) -> bytes:
-        version = self.data_version
-        topics = ",\n".join(self._pretty.values())
-        return (
-            f'{{\n\t"dataVersion":{{\n\t\t"counter":{version.counter},\n\t\t"timestamp":{version.timestamp}\n\t}},\n'
-            f'\t"topicConfigTable":{{\n{topics}\n\t}}\n}}'
-        ).encode()
+        return self._forms.pretty(self.data_version, self.applied)
 
     def load(self) -> None:
         """Have the system topics and what is in topics.json over them; whether there is TBW102 is the setting's to say.
@@ -389,24 +485,28 @@ class TopicTable:
         table = TopicConfigTable.from_object(
             without_bad_names(whole, "topicConfigTable", stored_topic_fault, self.file.path)
         )
-        for held in (self._topics, self._pretty, self._compact):
-            held.clear()
+        self._topics.clear()
+        self._forms.clear()
         self._add_system_topics()
         for name, config in table.topic_config_table.items():
             self._keep(config if config.topic_name == name else dataclasses.replace(config, topic_name=name))
         if table.data_version is not None:
             self.data_version = table.data_version
+        if self._settings.enable_dleger_commit_log:
+            self.applied = applied_of(whole)
         self._forget_history()
         known = self._topics.get(names.AUTO_CREATE_TOPIC)
         if known is not None and self._settings.auto_create_topic_enable:
             self._keep(dataclasses.replace(known, perm=self._template().perm))
         elif known is not None:
-            del self._topics[known.topic_name], self._pretty[known.topic_name], self._compact[known.topic_name]
+            del self._topics[known.topic_name]
+            self._forms.remove(known.topic_name)
 
     def replace_all(self, configs: Mapping[str, TopicConfig], version: DataVersion) -> None:
         """Take over a master's table."""
         for name in [name for name in self._topics if name not in configs]:
-            del self._topics[name], self._pretty[name], self._compact[name]
+            del self._topics[name]
+            self._forms.remove(name)
         for name, config in configs.items():
             if self._topics.get(name) != config:
                 self._keep(config)
@@ -424,17 +524,3 @@ def _config(topic: str, queues: int, perm: int = PERM_READ_WRITE, sys_flag: int 
 
 def _perm(enabled: bool) -> int:
     return PERM_INHERIT | PERM_READ_WRITE if enabled else PERM_INHERIT
-
-
-def _rendered(config: TopicConfig) -> tuple[str, str, int, int, str, str, int, int]:
-    name = fastjson.quote(config.topic_name)
-    return (
-        name,
-        "true" if config.order else "false",
-        config.perm,
-        config.read_queue_nums,
-        config.topic_filter_type or "SINGLE_TAG",
-        name,
-        config.topic_sys_flag,
-        config.write_queue_nums,
-    )

@@ -60,7 +60,7 @@ def make_handlers(
         SendBack(ground.world, settings, topics, groups, store, front.admission, stats.sent_back),
         ClientAdmin(settings, topics, groups, consumers, producers, members.locks, tables.filters.expressions),
         TopicAdmin(settings, topics, offsets, consumers, lookup, forgetting.delete_topic),
-        GroupAdmin(ground, tables, consumers, stats, lookup, forgetting.forget_group),
+        GroupAdmin(ground, tables, consumers, stats, lookup, forgetting.delete_group),
         offset_admin,
         ResetAdmin(settings, topics, offsets, consumers, lookup, offset_admin),
         ClientRelay(settings, consumers, store.messages.at),
