@@ -99,7 +99,10 @@ async def test_a_member_moves_to_another_machine_with_its_store() -> None:
         # Where those that know one address of it meet those that know the other there is no majority for a moment.
         assert set(sent) <= {"SEND_OK", "FLUSH_SLAVE_TIMEOUT"}
         await cluster.alike()
-        assert sorted(map(int, await cluster.bodies(moves, "Topic"))) == list(range(len(sent)))
+        # What was not committed in time may be gone, and nobody was told that it is there.
+        there = sorted(map(int, await cluster.bodies(moves, "Topic")))
+        assert len(there) == len(set(there))
+        assert {number for number, answer in enumerate(sent) if answer == "SEND_OK"} <= set(there)
 
 
 @in_virtual_time
