@@ -1,10 +1,15 @@
-"""R05 and C01 for a group: three brokers as processes, whose leader is killed again and again under load."""
+"""R05 and C01 for a group: three brokers as processes, whose leader is killed again and again under load.
+
+What it was told of topics and groups a moment before, and has answered, the next one knows, too.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
 
+from rmq.protocol.bodies.group import SubscriptionGroupConfig
+from rmq.protocol.bodies.topic import TopicConfig
 from tests.support.kills.campaign import amount
 from tests.support.raft.histories import GroupLoad, judged
 from tests.support.raft.processes import ProcessGroup
@@ -14,11 +19,25 @@ KILLS = amount(1, 500)
 
 async def test_leaders_that_are_killed_lose_nothing(tmp_path: Path, say: Callable[[str], None]) -> None:
     async with ProcessGroup(tmp_path) as group, GroupLoad(group) as load:
-        for _ in range(KILLS):
-            leader = await group.leader(load.admin)
+        admin = load.admin
+        for number in range(KILLS):
+            leader = await group.leader(admin)
             await load.more()
+            at = f"127.0.0.1:{group.ports[leader]}"
+            await admin.create_and_update_topic(at, f"Gone{number}")
+            await admin.delete_topic_in_broker([at], f"Gone{number}")
+            await admin.create_and_update_topic(at, f"Made{number}", read_queue_nums=3, write_queue_nums=2, perm=4)
+            await admin.create_and_update_subscription_group(
+                at, SubscriptionGroupConfig(group_name=f"made{number}", retry_max_times=number)
+            )
             await group.kill(leader)
-            await group.leader(load.admin)
+            at = f"127.0.0.1:{group.ports[await group.leader(admin)]}"
+            topics = (await admin.topic_configs(at)).topic_config_table
+            groups = (await admin.subscription_groups(at)).subscription_group_table
+            for past in range(number + 1):
+                assert topics[f"Made{past}"] == TopicConfig(f"Made{past}", 3, 2, 4)
+                assert f"Gone{past}" not in topics
+                assert groups[f"made{past}"].retry_max_times == past
             await load.more()
             await group.begin(leader)
         await load.finish()

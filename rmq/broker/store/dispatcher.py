@@ -90,6 +90,7 @@ class Dispatcher:
         :param told: gets its commit-log offset, and the record. It may delete queues, and does not raise.
         """
         self._watched, self._on_watched = topic, told
+        self.told.watched = topic
 
     @property
     def behind(self) -> int:

@@ -36,6 +36,8 @@ class ToldSpans:
         self._misfits = misfits
         self._spans: deque[Told] = deque()
         self._warned = False
+        #: A topic whose records somebody wants to see: spans with one of them are read from the log.
+        self.watched = ""
         #: Bytes of the log that were put as they were told.
         self.put_bytes = 0
 
@@ -116,7 +118,7 @@ class ToldSpans:
         """The queues that get entries, if each of these is simply the next of its queue."""
         found: dict[Queue, bytes] = {}
         for topic, queue_id, first, entries in told.queues:
-            if self._deletions.is_dead(topic, told.start):
+            if topic == self.watched or self._deletions.is_dead(topic, told.start):
                 return None
             try:
                 queue = self._queues.get_or_create(topic, queue_id)

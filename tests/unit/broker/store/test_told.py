@@ -389,6 +389,24 @@ def test_a_deleted_topics_messages_stay_away() -> None:
     run(main())
 
 
+def test_records_of_a_watched_topic_are_seen_in_their_turn() -> None:
+    async def main() -> None:
+        pair = await Pair.made()
+        seen: list[int] = []
+        pair.follower.dispatcher.watch("Other", lambda offset, record: seen.append(offset))
+        pair.append(4)
+        start = pair.leader.log.end
+        pair.append(1, topic="Other")
+        behind = pair.leader.log.end
+        pair.append(4)
+        pair.tell()
+        await pair.alike(told=pair.leader.log.end - (behind - start))
+        assert seen == [start]
+        await pair.close()
+
+    run(main())
+
+
 @pytest.mark.parametrize("cut", [1, 20, 44, 60, -1, -30])
 def test_what_is_cut_short_is_nothing(cut: int) -> None:
     data = Told(10, 200, 5, 7, [ToldQueue("T", 0, 0, bytes(20))], bytes(40)).encode()
