@@ -27,6 +27,8 @@ log = logger(__name__)
 
 #: A version 1 record with IPv4 hosts, up to the length of its body.
 _head = fields(*FIELDS)
+#: Without its constructor: what is read sets all there is.
+_new = MessageExt.__new__
 _NOT_PLAIN = BORN_HOST_V6 | STORE_HOST_V6
 
 
@@ -81,7 +83,7 @@ def _decode(body: bytes, broker_name: str, messages: list[MessageExt]) -> str | 
 
 def _plain(body: bytes, position: int, size: int) -> MessageExt | None:
     """The record at ``position`` when it is of the common form and whole; its body as stored."""
-    message = MessageExt()
+    message = _new(MessageExt)
     (
         length,
         magic,
@@ -129,7 +131,7 @@ def received(record: MessageRecord, broker_name: str) -> MessageExt:
 
 def pushed(header: ReplyMessageRequest, body: bytes, now_ms: int) -> MessageExt:
     """A reply as a broker hands it over (326): whether and where it was stored, it does not say."""
-    message = MessageExt()
+    message = _new(MessageExt)
     message.topic = header.topic
     message.body = body
     message.sys_flag = header.sys_flag
@@ -160,7 +162,7 @@ def _host(text: str) -> tuple[str, int]:
 
 def _given(record: MessageRecord) -> MessageExt:
     """A message as it is stored."""
-    message = MessageExt()
+    message = _new(MessageExt)
     message.topic = record.topic
     message.body = record.body
     message.sys_flag = record.sys_flag

@@ -447,10 +447,14 @@ class ClientInstance:
         await self._questions.ask_all({topic for consumer in self.consumers.values() for topic in consumer.topics()})
 
     def refresh_route(
-        self, topic: str, timeout: float = 3.0, template: tuple[str, int] | None = None
+        self, topic: str, timeout: float | None = None, template: tuple[str, int] | None = None
     ) -> Coroutine[Any, Any, bool]:
-        """Ask for a topic's route: see :meth:`RouteQuestions.ask`, and so for what it raises."""
-        return self._questions.ask(topic, timeout, template)
+        """Ask for a topic's route: see :meth:`RouteQuestions.ask`, and so for what it raises.
+
+        :param timeout: seconds; ``mq_client_api_timeout`` when not given.
+        """
+        limit = self.settings.mq_client_api_timeout if timeout is None else timeout
+        return self._questions.ask(topic, limit, template)
 
     def _brokers_moved(self) -> None:
         if self.producers or self.consumers:

@@ -50,8 +50,8 @@ __all__ = [
 ]
 
 FOREVER = (1 << 63) - 1
-#: A broker that takes longer to look for a key stands still.
-_QUERY_SECONDS = 5.0
+#: A look for a key may take so many times as long as another call.
+_QUERY = 2
 #: What a broker says that has no message with a key, and nothing besides.
 _NONE = "can not find message, maybe time range not correct"
 
@@ -236,7 +236,7 @@ async def query_message(
     check_word(key, "the key to look for")
     if not key:
         raise ClientError("the key to look for is empty: give a text")
-    limit = _QUERY_SECONDS if timeout is None else timeout
+    limit = _QUERY * instance.settings.mq_client_api_timeout if timeout is None else timeout
     route = await instance.name_servers.route(topic, limit)
     if route is None:
         raise no_such_topic(topic)

@@ -30,6 +30,8 @@ __all__ = [
 #: Names of topics that were looked at and found good, and most of them.
 _good_topics: set[str] = set()
 _MOST_TOPICS = 4096
+#: Where a message is from that was made by hand.
+_NOWHERE = ("0.0.0.0", 0)
 #: Levels of a broker by default (``messageDelayLevel``).
 _DELAY_LEVELS = 18
 
@@ -229,6 +231,7 @@ class Message:
         return f"Message({self.topic!r}, {len(self.body)} B, tags={self.tags!r}, keys={self.keys!r})"
 
 
+@keywords
 class MessageExt:
     """A message as a consumer or a query gets it (Java: MessageExt).
 
@@ -273,6 +276,53 @@ class MessageExt:
     sys_flag: int
     reconsume_times: int
     prepared_transaction_offset: int
+
+    def __init__(
+        self,
+        topic: str = "",
+        body: bytes = b"",
+        *,
+        tags: str | None = None,
+        keys: str | Iterable[str] | None = None,
+        flag: int = 0,
+        properties: Mapping[str, str] | None = None,
+        broker_name: str = "",
+        queue_id: int = 0,
+        queue_offset: int = 0,
+        commit_log_offset: int = 0,
+        born_timestamp: int = 0,
+        born_host: tuple[str, int] = _NOWHERE,
+        store_timestamp: int = 0,
+        store_host: tuple[str, int] = _NOWHERE,
+        store_size: int = 0,
+        body_crc: int = 0,
+        sys_flag: int = 0,
+        reconsume_times: int = 0,
+        prepared_transaction_offset: int = 0,
+    ) -> None:
+        """One made by hand, as tests of listeners need it."""
+        check_bits(flag)
+        self.topic = plain_text(topic)
+        self.body = body_bytes(body)
+        self.flag = flag
+        self.properties = check_properties({} if properties is None else properties)
+        if tags is not None:
+            self.properties["TAGS"] = check_tags(tags)
+        if (joined := join_keys(keys)) is not None:
+            self.properties["KEYS"] = joined
+        self.broker_name = broker_name
+        self.queue_id = queue_id
+        self.queue_offset = queue_offset
+        self.commit_log_offset = commit_log_offset
+        self.born_timestamp = born_timestamp
+        self.born_host = born_host
+        self.store_timestamp = store_timestamp
+        self.store_host = store_host
+        self.store_size = store_size
+        self.body_crc = body_crc
+        self.sys_flag = sys_flag
+        self.reconsume_times = reconsume_times
+        self.prepared_transaction_offset = prepared_transaction_offset
 
     @property
     def tags(self) -> str | None:
@@ -331,9 +381,7 @@ class MessageExt:
         return {**_values(self), **{name: getattr(self, name) for name in told}}
 
     def __repr__(self) -> str:
-        # One that was made by hand may lack where it is stored.
-        name = self.msg_id if hasattr(self, "store_host") else self.properties.get("UNIQ_KEY")
         return (
-            f"MessageExt({self.topic!r}, id={name}, {len(self.body)} B, tags={self.tags!r}, keys={self.keys!r}, "
+            f"MessageExt({self.topic!r}, id={self.msg_id}, {len(self.body)} B, tags={self.tags!r}, keys={self.keys!r}, "
             f"queue={self.broker_name}:{self.queue_id}, offset={self.queue_offset}, reconsume={self.reconsume_times})"
         )

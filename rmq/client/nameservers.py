@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import os
 from collections.abc import Iterable
@@ -12,7 +13,7 @@ from rmq.protocol.bodies.cluster import ClusterInfo
 from rmq.protocol.bodies.route import TopicRouteData
 from rmq.protocol.codes import RequestCode, ResponseCode, version_name
 from rmq.protocol.command import VERSION, Command
-from rmq.protocol.errors import ClientError, ConfigError, ConnectFailed, ResponseError, TransportError
+from rmq.protocol.errors import ClientError, ConfigError, ConnectFailed, ConnectTimeout, ResponseError, TransportError
 from rmq.protocol.headers.namesrv import GetRouteInfoRequest
 from rmq.protocol.names import MASTER_ID
 from rmq.remoting.client import RemotingClient
@@ -108,25 +109,28 @@ class NameServers:
         self._turns.replace(new)
         return not set(new) <= set(old)
 
-    async def resolve(self) -> bool:
+    async def resolve(self, timeout: float = _RESOLVE_SECONDS) -> bool:
         """Look up again where the names among the servers lead; one that cannot be resolved leads where it did.
 
+        :param timeout: seconds for all of them, which are looked up side by side.
         :returns: whether there is somebody new to ask.
         """
-        for given in list(self._given):
-            host, port = addresses.parse(given)
-            if _is_literal(host):
-                continue
-            try:
-                async with patience.timeout(_RESOLVE_SECONDS):
-                    found = await self._world.network.resolve(host)
-            except (OSError, TimeoutError, UnicodeError) as error:
-                log.debug("the name %s of a name server is not resolved: %s", host, error)
-                continue
-            if found:
-                self._resolved[given] = [addresses.join(one, port) for one in found[:_MOST_RESOLVED]]
-                self._remoting.server_names.update(dict.fromkeys(self._resolved[given], host))
+        names = [given for given in self._given if not _is_literal(addresses.parse(given)[0])]
+        if names:
+            await asyncio.gather(*(self._resolve(given, timeout) for given in names))
         return self._take()
+
+    async def _resolve(self, given: str, timeout: float) -> None:
+        host, port = addresses.parse(given)
+        try:
+            async with patience.timeout(timeout):
+                found = await self._world.network.resolve(host)
+        except (OSError, TimeoutError, UnicodeError) as error:
+            log.debug("the name %s of a name server is not resolved: %s", host, error)
+            return
+        if found:
+            self._resolved[given] = [addresses.join(one, port) for one in found[:_MOST_RESOLVED]]
+            self._remoting.server_names.update(dict.fromkeys(self._resolved[given], host))
 
     async def lookup(self) -> None:
         """Ask the HTTP address server for the list; keeps the old one when it does not answer."""
@@ -175,13 +179,17 @@ class NameServers:
         deadline = self._world.clock.monotonic() + timeout
         try:
             reply = await self._ask(command, deadline, doubted)
-            if unknown is None or not unknown(reply) or not await self.resolve():
+            if unknown is None or not unknown(reply) or not await self._lead_elsewhere(deadline, timeout):
                 return reply
         except TransportError:
-            # Names may lead elsewhere by now.
-            if not await self.resolve() or self._world.clock.monotonic() >= deadline:
+            if not await self._lead_elsewhere(deadline, timeout) or self._world.clock.monotonic() >= deadline:
                 raise
         return await self._ask(command, deadline, doubted)
+
+    async def _lead_elsewhere(self, deadline: float, timeout: float) -> bool:
+        """Names may lead elsewhere by now; a resolver that hangs costs what is left, or a tenth of the time."""
+        left = max(deadline - self._world.clock.monotonic(), timeout / 10)
+        return await self.resolve(min(left, _RESOLVE_SECONDS))
 
     async def _ask(self, command: Command, deadline: float, doubted: Doubt | None) -> Command:
         clock = self._world.clock
@@ -200,7 +208,8 @@ class NameServers:
         if question.reply is not None:
             return question.reply
         tried = ", ".join(self._turns.servers)
-        raise ConnectFailed(
+        late = question.error is None or isinstance(question.error, TimeoutError)
+        raise (ConnectTimeout if late else ConnectFailed)(
             f"no name server answered ({tried}): {question.error or 'no time left'}"
         ) from question.error
 

@@ -9,7 +9,7 @@ from copy import copy
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from rmq.protocol.errors import ConnectFailed
+from rmq.protocol.errors import ConnectFailed, ConnectTimeout
 from rmq.remoting.calls import Done
 from rmq.remoting.client import RemotingClient, left_for_answer
 from rmq.runtime import patience
@@ -101,7 +101,7 @@ class Openings:
             self._forget(address, opening)
         for frame in late:
             why = f"connect to {address} failed: no answer in {float(f'{frame.timeout:.3g}'):g} s"
-            frame.done(ConnectFailed(why).about(address=address))
+            frame.done(ConnectTimeout(why).about(address=address))
 
     def _fail(self, address: str, opening: _Opening, why: str) -> None:
         for frame in self._taken(address, opening):

@@ -9,6 +9,7 @@
     │       └── BodyError      the same, about its body
     ├── TransportError         no answer was had from the other side
     │   ├── ConnectFailed      a ConnectionError, too
+    │   │   └── ConnectTimeout in the time there was: a TimeoutError, too
     │   ├── ConnectionLost     a ConnectionError, too
     │   ├── RequestTimeout     a TimeoutError, too
     │   │   └── ReplyTimeout   the request was stored, and nobody has answered it
@@ -44,6 +45,7 @@ __all__ = [
     "ClientError",
     "ConfigError",
     "ConnectFailed",
+    "ConnectTimeout",
     "ConnectionLost",
     "FrameError",
     "HeaderError",
@@ -123,6 +125,10 @@ class TransportError(RMQError):
 
 class ConnectFailed(TransportError, ConnectionError):
     """The connection could not be opened."""
+
+
+class ConnectTimeout(ConnectFailed, TimeoutError):
+    """The connection could not be opened, or nobody said whom to call, in the time given; nothing was sent."""
 
 
 class ConnectionLost(TransportError, ConnectionError):

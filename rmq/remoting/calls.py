@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 from rmq.protocol import frame
 from rmq.protocol.command import Command
-from rmq.protocol.errors import ConnectFailed, ConnectionLost, RequestTimeout, TooManyRequests, TransportError
+from rmq.protocol.errors import (
+    ConnectFailed,
+    ConnectionLost,
+    ConnectTimeout,
+    RequestTimeout,
+    TooManyRequests,
+    TransportError,
+)
 from rmq.runtime import patience
 from rmq.runtime.aside import logger
 
@@ -229,7 +236,8 @@ class Calls:
             return
         if unwritten:
             self._tell(
-                done, self._of_peer(ConnectFailed, f"takes no request: this one waited {timeout:g} s, and was not sent")
+                done,
+                self._of_peer(ConnectTimeout, f"takes no request: this one waited {timeout:g} s, and was not sent"),
             )
         else:
             self._tell(done, self._of_peer(RequestTimeout, f"no answer in {float(f'{timeout:.3g}'):g} s"))

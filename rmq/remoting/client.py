@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from rmq.protocol.command import Command
-from rmq.protocol.errors import ConfigError, ConnectFailed
+from rmq.protocol.errors import ConfigError, ConnectFailed, ConnectTimeout
 from rmq.remoting.calls import Done
 from rmq.remoting.conn import Conn
 from rmq.remoting.endpoint import Endpoint
@@ -73,8 +73,8 @@ def left_for_answer(timeout: float, connecting: float) -> float:
     return max(0.001, timeout - connecting)
 
 
-def _not_reached(addr: str, why: str) -> ConnectFailed:
-    return ConnectFailed(f"connect to {addr} failed: {why}").about(address=addr)
+def _not_reached(addr: str, why: str, kind: type[ConnectFailed] = ConnectFailed) -> ConnectFailed:
+    return kind(f"connect to {addr} failed: {why}").about(address=addr)
 
 
 def _reason(error: OSError) -> str:
@@ -167,7 +167,7 @@ class RemotingClient:
             raise
         if isinstance(result, Conn):
             return result
-        raise ConnectFailed(*result.args).about(address=addr)
+        raise type(result)(*result.args).about(address=addr)
 
     async def _open(self, addr: str, host: str, port: int) -> Conn | ConnectFailed:
         """The connection or why there is none: returned, so that a failure nobody waits for any more is no error."""
@@ -193,7 +193,7 @@ class RemotingClient:
                     server_name=tls.server_name if tls and tls.server_name else self.server_names.get(addr),
                 )  # fmt: skip
         except TimeoutError:
-            return _not_reached(addr, f"no answer in {self._connect_timeout:g} s")
+            return _not_reached(addr, f"no answer in {self._connect_timeout:g} s", ConnectTimeout)
         except OSError as error:  # ssl.SSLError is one
             return _not_reached(addr, (tls.fault(error, connecting=True) if tls else None) or _reason(error))
         assert isinstance(conn, Conn)

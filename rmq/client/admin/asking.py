@@ -106,6 +106,10 @@ class Asking(Lookups):
         """The name servers asked."""
         return self._client.name_servers.addresses
 
+    def _times(self, factor: float) -> float:
+        """Seconds for a call that may take so many times as long as others."""
+        return factor * self._settings.mq_client_api_timeout
+
     async def _ask_namesrv(self, code: RequestCode, header: Header | None = None) -> Command:
         instance = self._client
         reply = await instance.name_servers.request(

@@ -19,8 +19,8 @@ from rmq.protocol.headers.client import (
 
 __all__ = ["Connections"]
 
-#: A listener has its time: what a broker asks of a client for us is waited for longer.
-_LISTENER_SECONDS = 30.0
+#: What a broker asks of a client for us is waited for so many times as long as another call, and a listener longer yet.
+_CLIENT, _LISTENER = 4, 10
 
 
 @typed()
@@ -78,7 +78,9 @@ class Connections(Asking):
         :param jstack: with the stacks of its threads.
         """
         header = GetConsumerRunningInfoRequest(consumer_group=group, client_id=client_id, jstack_enable=jstack)
-        reply = await self._client.call(broker_addr, RequestCode.GET_CONSUMER_RUNNING_INFO, header, timeout=10.0)
+        reply = await self._client.call(
+            broker_addr, RequestCode.GET_CONSUMER_RUNNING_INFO, header, timeout=self._times(_CLIENT)
+        )
         return ConsumerRunningInfo.decode(reply.body)
 
     async def consume_message_directly(
@@ -92,7 +94,7 @@ class Connections(Asking):
             consumer_group=group, client_id=client_id, msg_id=offset_msg_id, broker_name=broker_name
         )
         reply = await self._client.call(
-            broker_addr, RequestCode.CONSUME_MESSAGE_DIRECTLY, header, timeout=_LISTENER_SECONDS
+            broker_addr, RequestCode.CONSUME_MESSAGE_DIRECTLY, header, timeout=self._times(_LISTENER)
         )
         return ConsumeMessageDirectlyResult.decode(reply.body)
 

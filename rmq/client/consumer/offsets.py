@@ -119,7 +119,6 @@ class RemoteBrokerOffsetStore(Table):
             address,
             RequestCode.QUERY_CONSUMER_OFFSET,
             header,
-            timeout=5.0,
             accept=(ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND),
         )
         offset = reply.header(QueryConsumerOffsetResponse).offset if reply.code == ResponseCode.SUCCESS else None
@@ -169,7 +168,8 @@ class RemoteBrokerOffsetStore(Table):
         if not wait:
             await self._instance.remoting.oneway(address, command.mark_oneway())
             return
-        reply = await self._instance.remoting.request(address, command, 5.0)
+        limit = self._instance.settings.mq_client_api_timeout
+        reply = await self._instance.remoting.request(address, command, limit)
         if reply.code != ResponseCode.SUCCESS:
             raise ResponseError(reply.code, reply.remark, address)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rmq.protocol import frame, signature
 from rmq.protocol.addresses import parse
 from rmq.protocol.command import Command
-from rmq.protocol.errors import ConfigError, ConnectFailed, ConnectionLost, FrameError, RequestTimeout
+from rmq.protocol.errors import ConfigError, ConnectFailed, ConnectionLost, ConnectTimeout, FrameError, RequestTimeout
 from rmq.runtime.dial import Dial, Wire
 from rmq.spark.options.checked import Endpoint
 
@@ -36,7 +36,7 @@ def open_link(dial: Dial, address: str, endpoint: Endpoint, timeout: float, tls:
         else:
             wire = dial.connect(host, port, timeout, tls.context, tls.server_name)
     except TimeoutError:
-        raise ConnectFailed(f"connect to {address} failed: no answer in {timeout:g} s") from None
+        raise ConnectTimeout(f"connect to {address} failed: no answer in {timeout:g} s") from None
     except OSError as error:
         fault = tls.fault(error, connecting=True) if tls is not None else None
         if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):

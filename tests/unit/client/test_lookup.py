@@ -16,6 +16,7 @@ class Brokers:
     def __init__(self, **answers: tuple[int, str | None]) -> None:
         self.name_servers = self.remoting = self
         self._answers = answers
+        self.settings = SimpleNamespace(mq_client_api_timeout=3.0)
 
     async def route(self, topic: str, limit: float) -> Any:
         brokers = [SimpleNamespace(broker_name=name, broker_addrs={0: name}) for name in self._answers]

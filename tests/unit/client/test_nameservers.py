@@ -13,7 +13,7 @@ from rmq.client.nameservers import NameServers, parse_addresses
 from rmq.protocol.bodies.route import TopicRouteData
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
-from rmq.protocol.errors import ClientError, ConnectFailed, ResponseError
+from rmq.protocol.errors import ClientError, ConnectFailed, RequestTimeout, ResponseError
 from rmq.remoting.client import RemotingClient
 from rmq.runtime.world import World
 from rmq.testing.simworld import Simulation
@@ -244,3 +244,39 @@ def test_of_doubtful_answers_one_that_says_something_is_kept() -> None:
         for answer in answers:
             question.answered(answer)
         assert question.reply is route
+
+
+@in_virtual_time
+async def test_a_resolver_that_hangs_takes_a_call_no_longer_than_it_may_take() -> None:
+    loop = asyncio.get_running_loop()
+    knowing = Knowing(n1=None)
+    made = asking(knowing, "ns:9876", "other:9876", names={"ns": ["10.0.0.1"], "other": ["10.0.0.1"]})
+    await made.resolve()
+
+    async def hang(host: str) -> list[str]:
+        await asyncio.sleep(3600)
+        return []
+
+    made._world.network.resolve = hang  # type: ignore[method-assign]
+    began = loop.time()
+    with pytest.raises(ConnectFailed):
+        await made.route("T", 0.5)
+    assert loop.time() - began <= 0.55
+    began = loop.time()
+    assert not await made.resolve()
+    assert loop.time() - began == pytest.approx(3.0), "names are looked up side by side"
+
+
+@in_virtual_time
+async def test_no_answer_in_time_is_a_timeout_and_nothing_was_sent() -> None:
+    class Silent(Knowing):
+        async def request(self, address: str, command: Command, timeout: float) -> Command:
+            await asyncio.sleep(timeout)
+            raise RequestTimeout(f"{address}: no answer in {timeout:g} s")
+
+    with pytest.raises(ConnectFailed, match="no name server answered") as raised:
+        await asking(Silent(), "10.0.0.1:9876").route("T", 0.5)
+    assert isinstance(raised.value, TimeoutError)
+    with pytest.raises(ConnectFailed) as raised:
+        await asking(Knowing(n1=None), "10.0.0.1:9876").route("T", 0.5)
+    assert not isinstance(raised.value, TimeoutError)

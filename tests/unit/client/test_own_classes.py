@@ -136,7 +136,7 @@ def _all(value: object) -> list[object]:
         return [one for name in slots for one in _all(getattr(value, name))]
     if type(value) is dict:
         return [*value.keys(), *value.values()]
-    return list(value) if type(value) is list else [value]
+    return list(value) if type(value) in (list, tuple) else [value]  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize("name", [name for name in mirror.__all__ if name not in ("Consumer", "Lookups")])
