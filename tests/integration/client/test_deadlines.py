@@ -31,7 +31,8 @@ GIVEN: dict[str, Any] = {
     **RIGHT, "account": PlainAccessConfig("abcdefg", "abcdefgh"), "acl_file_full_path": None, "addresses": "1.1.1.1",
     "broker_addrs": [], "broker_id": 1, "configs": [], "destination": "e", "index": 0, "mode": "POP", "name": "n",
     "new_topic": "N", "offset_msg_id": "0" * 32, "pop_share_queue_num": 0, "queue_id": 0, "queue_num": 1, "queues": [],
-    "source": "g", "value": "v", "invisible_time": 30.0, "values": {"a": "b"}, "access_key": "abcdefg", "namespace": "n",
+    "source": "g", "value": "v", "invisible_time": 30.0,
+    "values": {"a": "b"}, "access_key": "abcdefg", "namespace": "n",
 }  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rmq.protocol.command import Command
-from rmq.protocol.errors import ConnectFailed, ConnectionLost, RequestTimeout, RMQError, TooManyRequests
+from rmq.protocol.errors import ConnectFailed, ConnectionLost, ConnectTimeout, RequestTimeout, RMQError, TooManyRequests
 from rmq.remoting.limits import Limits
 from rmq.testing.simloop import SimLoop
 from tests.support.scenes.calls import Rig
@@ -147,7 +147,7 @@ async def test_so_much_is_held_and_no_more() -> None:
             return None
 
         outcomes = await asyncio.gather(*(ask() for _ in range(40)))
-        assert [type(outcome) for outcome in outcomes] == [ConnectFailed] * 16 + [TooManyRequests] * 24
+        assert [type(outcome) for outcome in outcomes] == [ConnectTimeout] * 16 + [TooManyRequests] * 24
         again = await ask()  # what was held is gone, and there is room
         assert isinstance(again, (ConnectFailed, RequestTimeout))
         assert not isinstance(again, TooManyRequests)
