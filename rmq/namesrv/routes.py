@@ -201,9 +201,10 @@ class RouteTable:
             notices.append(f"{what.broker_name} id {what.broker_id} moved from {before} to {what.addr}")
             return None
         self._displaced[what.broker_name, what.broker_id] = before, live
+        another = "brokerName, or make it the other's slave" if what.broker_id == MASTER_ID else "brokerId"
         return (
             f"{what.broker_name} id {what.broker_id} at {what.addr} takes the place of the one at {before}, "
-            f"which has not gone: if both run, give one of them another brokerName"
+            f"which has not gone: if both run, give one of them another {another}"
         )
 
     def unregister(self, broker_name: str, broker_id: int, addr: str) -> bool:

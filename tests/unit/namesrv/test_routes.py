@@ -283,12 +283,21 @@ def test_a_registration_is_told_of_once() -> None:
     assert table.register(registration(A, topic("T")), "c2", 40.0).notices == (line,)
 
 
+def test_of_two_slaves_with_one_id_one_is_to_have_another_id() -> None:
+    table = RouteTable()
+    table.register(registration(A, broker_id=1), "c1", 0.0)
+    told = table.register(registration(B, broker_id=1), "c2", 1.0)
+    assert told.rival is not None
+    assert told.rival.endswith("if both run, give one of them another brokerId")
+
+
 def test_two_brokers_of_one_name_and_id_are_told_and_the_first_has_its_place_again() -> None:
     table = RouteTable()
     assert table.register(registration(A, topic("T")), "c1", 0.0).rival is None
     told = table.register(registration(B, topic("T", queues=8), counter=5), "c2", 1.0)
     assert told.rival is not None
     assert f"broker-a id 0 at {B} takes the place of the one at {A}, which has not gone" in told.rival
+    assert told.rival.endswith("another brokerName, or make it the other's slave")
     assert addrs(table, "T") == {"broker-a": {0: B}}
     # The first one registers in its turn: it is told the same, and the second one waits.
     told = table.register(registration(A, topic("T")), "c1", 30.0)
