@@ -14,6 +14,7 @@ from rmq.client.life import ends, starts
 from rmq.client.lookup import Lookups
 from rmq.client.message import Message, MessageExt, MessageQueue
 from rmq.client.namespace import Namespace
+from rmq.client.plain import Sending, plain_where_it_can
 from rmq.client.requests import Requests
 from rmq.client.results import SendResult
 from rmq.client.selectors import MessageQueueSelector
@@ -117,6 +118,7 @@ class Producer(Lookups):
             raise
         self._stopped = False
         self._instance = instance
+        self._sender.begin(asyncio.get_running_loop())
         try:
             await self._begin(instance)
         except BaseException:  # cancelled: nobody shuts down what has not started
@@ -145,6 +147,7 @@ class Producer(Lookups):
         finally:
             self._requests.end()
             instance, self._instance = self._instance, None
+            self._sender.plain_sends = None
             if instance is not None:
                 self._stopped = True
                 try:
@@ -155,6 +158,7 @@ class Producer(Lookups):
 
     async def _forget(self) -> None:
         self._instance, self._stopped = None, True
+        self._sender.plain_sends = None
         self._under_way.clear()
         if self._trace is not None:
             await self._trace.tracer.forget()
@@ -170,6 +174,7 @@ class Producer(Lookups):
 
     # -- sending ------------------------------------------------------------------------------------------------------
 
+    @plain_where_it_can
     async def send(
         self,
         message: Sendable,
@@ -197,23 +202,12 @@ class Producer(Lookups):
         :raises ResponseError: the broker refused it (the last one tried, when several were).
         :raises TransportError: no broker answered; with RequestTimeout and ConnectionLost it may have been stored.
         """
-        if unknown:
-            raise no_such(Producer.send, unknown)
-        del unknown
-        timeout = self._settings.send_msg_timeout if timeout is None else seconds(timeout)
-        if self._instance is None or self._instance.loop is not asyncio._get_running_loop():
-            self._client  # noqa: B018 - raises when not started, or when it was on another loop
-        # Of those that wait below there may be very many: this frame is kept small, in what it names and hands over.
-        if queue is not None or selector is not None or not self._sender.plain:
-            arg = (message, queue, selector, arg)
-            return await self._sender.send_as(arg, timeout)
-        sending = self._sender.plain_sends.send(message, timeout)
-        try:
-            await sending
-        except asyncio.CancelledError:
-            sending.give_up()
-            raise
-        return sending.value if isinstance(sending.value, SendResult) else await sending.finish()
+        del unknown  # refused before
+        limit = self._limit(timeout)
+        self._client  # noqa: B018 - raises when not started, or when it was on another loop
+        if queue is None and selector is None and (sends := self._sender.plain_sends) is not None:
+            return await Sending(sends, message, limit)
+        return await self._sender.send(message, queue, selector, arg, limit)
 
     def send_async(
         self,

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rmq.client.accumulator import Accumulator
 from rmq.client.attempts import Attempts, Call, Done, Outcome, Send, Step
 from rmq.client.checks import check_queue
+from rmq.client.cluster.routes import Routes
 from rmq.client.fault import LatencyFault
 from rmq.client.frames import SendFrames
 from rmq.client.identity import message_ids
 from rmq.client.line import Line, Place
 from rmq.client.message import Message, MessageExt, MessageQueue
-from rmq.client.plain import PlainSends
+from rmq.client.plain import PlainSends, insists_on_coroutines
 from rmq.client.results import SendResult
 from rmq.client.selectors import MessageQueueSelector, by_random
 from rmq.client.sending import PreparedSend, Sendable, SendEncoder, next_opaque, weight
@@ -63,10 +64,10 @@ class Sender:
     def __init__(self, producer: Producer, hooks: Hooks) -> None:
         settings, world = producer._settings, producer._world
         self._producer = producer
-        self._settings = settings
+        self.settings = settings
         self.now = world.clock.monotonic
         self._hooks = hooks
-        self._faults = LatencyFault(settings.send_latency_fault_enable)
+        self.faults = LatencyFault(settings.send_latency_fault_enable)
         stamp = hooks.stamped if hooks.stamps else None
         ids = message_ids(world, settings)
         self.encoder = SendEncoder(producer.group, settings, ids, world.clock.now_ms, stamp)
@@ -75,7 +76,8 @@ class Sender:
         self.submissions = Submissions(self, self._frames)
         #: Encoding calls functions of the application's that may take their time.
         self.waits = hooks.stamps and not hooks.quick
-        self.plain_sends = PlainSends(self)
+        #: Of sends that need no coroutine of the language. None: there are none of these, or the producer does not run.
+        self.plain_sends: PlainSends | None = None
         self.window = send_window(f"the producer {producer.group}", settings, world)
         self._line = Line()
         #: Of batches that are gathered, whose messages have had their turn.
@@ -83,8 +85,16 @@ class Sender:
         self._accumulator: Accumulator | None = None
         if settings.auto_batch:
             self._accumulator = Accumulator(self.encoder, settings, self._send_joined, self.keep)
-        #: A send that chooses no queue has no coroutine.
-        self.plain = not (hooks.stamps or hooks.sends or settings.auto_batch)
+        self._plain = not (hooks.stamps or hooks.sends or settings.auto_batch)
+
+    def begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        """The producer has been started."""
+        self.plain_sends = PlainSends(self, loop) if self._plain and not insists_on_coroutines() else None
+
+    @property
+    def routes(self) -> Routes:
+        """:raises ClientError: the producer is not started."""
+        return self._producer._joined.routes
 
     def end(self) -> None:
         """What is gathered leaves now: the producer is shut down."""
@@ -134,16 +144,16 @@ class Sender:
         """All attempts of one send, to be made. Any thread."""
         if selector is not None and not callable(selector):
             raise WrongType(f"the selector is {shown(selector)}: give a function of the queues, the message and arg")
-        if self._settings.namespace:
+        if self.settings.namespace:
             if queue is not None:
                 check_queue(queue)
             names = self._producer._names
             queue, selector = names.wrap_queue(queue), names.selector(selector)
         return Attempts(
             send,
-            self._producer._joined.routes,
-            self._faults,
-            self._settings,
+            self.routes,
+            self.faults,
+            self.settings,
             timeout,
             queue=queue,
             selector=selector,
@@ -165,12 +175,6 @@ class Sender:
         except asyncio.CancelledError:
             window.give_up(place, size)
             raise
-
-    def send_as(
-        self, said: tuple[Sendable, MessageQueue | None, MessageQueueSelector | None, object], timeout: float
-    ) -> Coroutine[Any, Any, SendResult]:
-        """:meth:`send`, with what is said of the message together: message, queue, selector, arg."""
-        return self.send(*said, timeout)
 
     async def send(
         self,
@@ -310,7 +314,7 @@ class Sender:
 
         :raises TooManyRequests: its turn did not come, or the broker takes nothing; nothing was sent.
         """
-        size, limit = weight(message), self._settings.send_msg_timeout
+        size, limit = weight(message), self.settings.send_msg_timeout
         place = self.place(queue, selector, arg)
         if place is None:
             await self._oneway(message, queue, selector, arg, limit, size, None)
