@@ -13,11 +13,12 @@ from collections.abc import Callable, Coroutine
 
 import pytest
 
-from rmq.aio import Producer, PushConsumer
+from rmq.aio import MessageQueue, Producer, PushConsumer
 from rmq.broker.raft.driver import RaftDriver
 from rmq.broker.store.log.group_durability import GroupDurability
 from rmq.broker.store.store import Store
 from rmq.client.message import Message
+from rmq.protocol.errors import RMQError
 from rmq.raft.position import Position
 from tests.support.raft.brokers import GroupCluster
 from tests.support.raft.lives import Load, live
@@ -63,6 +64,62 @@ async def test_clients_notice_a_pause_and_nothing_else() -> None:
         await consumer.shutdown()
         assert load.pause < 3
         assert len(cluster.led) >= 4
+
+
+@pytest.mark.parametrize("way", ["killed and back", "handed over", "cut off"])
+@in_virtual_time
+async def test_consumers_and_senders_in_order_find_the_next_leader_at_once(way: str) -> None:
+    """The old one is there again, at the address that the route had, follows, and hands out nothing."""
+    async with GroupCluster(seed=1) as cluster:
+        await cluster.led_by()
+        load = Load(cluster)
+        running = asyncio.create_task(load.run())
+        got: set[bytes] = set()
+        consumer = PushConsumer("next_leader", namesrv=cluster.namesrv_addr)
+
+        @consumer.on("Topic")
+        async def take(message: Message) -> None:
+            got.add(bytes(message.body))
+
+        await consumer.start()
+        await asyncio.sleep(4)
+        old = await cluster.led_by()
+        match way:
+            case "killed and back":
+                await cluster.kill(old)
+                await cluster.led_by()
+                await asyncio.sleep(0.3)
+                await cluster.begin(old)
+            case "handed over":
+                cluster.driver(old).transfer(next(name for name in cluster.names if name != old))
+            case _:
+                cluster.isolate(old)
+        await eventually(lambda: cluster.leader() not in (None, old), 20)
+        before = len(load.acknowledged)
+        await eventually(lambda: len(load.acknowledged) > before + 50, 10)
+        stored = set(load.acknowledged)
+        await eventually(lambda: stored <= got, 4)
+        cluster.simulation.net.heal()
+        await asyncio.sleep(2)
+        async with Producer(
+            "in_order", namesrv=cluster.namesrv_addr, retry_times_when_send_failed=0, send_msg_timeout=1.0
+        ) as producer:
+            await producer.send(Message("Topic", b"first"), queue=MessageQueue("Topic", "group", 0))
+            now = await cluster.led_by()
+            await cluster.kill(now)
+            await cluster.led_by()
+            sent = asyncio.get_running_loop().time()
+            while asyncio.get_running_loop().time() < sent + 2:
+                try:
+                    await producer.send(Message("Topic", b"next"), queue=MessageQueue("Topic", "group", 0))
+                    break
+                except RMQError:
+                    await asyncio.sleep(0.1)
+            else:
+                pytest.fail("a queue of one's own choice is not found again")
+        load.ended = True
+        await running
+        await consumer.shutdown()
 
 
 @in_virtual_time

@@ -86,6 +86,14 @@ class Delivery:
         """
         self._leads = leads
         self._committing = _COMMIT if leads else 0
+        if self._keeps_back and self.holds.count:
+            # Whoever waits here for what comes is told at once that it comes elsewhere now.
+            self.holds.release(lambda hold: True)
+
+    @property
+    def _keeps_back(self) -> bool:
+        """Whether messages are handed out by the master alone, which this is not."""
+        return not self._leads and not self._settings.slave_read_enable
 
     def _pull_from(self, group: str, behind: int) -> int:
         """The id of the broker that a group is to pull from next (store-and-broker.md 6.6).
@@ -158,7 +166,7 @@ class Delivery:
                 return
             if fields.sys_flag & self._committing and not is_private_topic(fields.topic):
                 self._offsets.commit(fields.consumer_group, fields.topic, fields.queue_id, fields.commit_offset)
-            if not self._leads and not self._settings.slave_read_enable:
+            if self._keeps_back:
                 kept = Batch(Status.NO_MATCHED_MESSAGE, fields.queue_offset, queue.min, queue.visible, [])
                 self._finish(Pull(conn, opaque, fields, serialize, began, grant), queue, wants, kept)
                 return
@@ -244,7 +252,7 @@ class Delivery:
         fields = pull.fields
         code = code_of(batch, fields.queue_offset)
         settings = self._settings
-        keeps_back = not self._leads and not settings.slave_read_enable
+        keeps_back = self._keeps_back
         if fields.sys_flag & _SUSPEND and (
             code == ResponseCode.PULL_NOT_FOUND or keeps_back or self._is_elsewhere(code)
         ):
@@ -319,7 +327,7 @@ class Delivery:
             if not hold.waits:
                 hold.waits = hold.conn.when_room(lambda: self._wake_again(hold))
             return False
-        if not self._leads and not self._settings.slave_read_enable:
+        if self._keeps_back:
             return False
         scan = self._reader.scan(hold.queue, hold.next_offset, hold.pull.fields.max_msg_nums, hold.wants)
         try:
@@ -360,7 +368,7 @@ class Delivery:
             hold.conn.send(encode(refusal))
             self._answered(ResponseCode.TOPIC_NOT_EXIST, hold.pull.began, parked=True)
             return
-        if hold.refused:
+        if hold.refused or self._keeps_back:
             status = Status.NO_MATCHED_MESSAGE
         elif queue.visible == 0:
             status = Status.NO_MESSAGE_IN_QUEUE

@@ -13,7 +13,6 @@ from rmq.protocol.bodies.heartbeat import SubscriptionData
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.errors import ResponseError
 from rmq.protocol.headers.pull import PullMessageRequest, PullMessageResponse
-from rmq.protocol.names import MASTER_ID
 from rmq.protocol.sysflags import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 from rmq.runtime.aside import logger
 
@@ -136,7 +135,8 @@ class Puller:
             raise ResponseError(reply.code, reply.remark, address)
         answer = reply.header(PullMessageResponse)
         self._suggested[queue] = answer.suggest_which_broker_id
-        if reply.code == ResponseCode.PULL_RETRY_IMMEDIATELY and broker_id != MASTER_ID:
+        if reply.code == ResponseCode.PULL_RETRY_IMMEDIATELY:
+            # Perhaps one that was the master, and is a slave since an election that the route does not tell of yet.
             if reply.remark == "FOUND":
                 # Java's slave keeps back what it has found; its next offset would pass over that.
                 raise ResponseError(reply.code, "a slave that does not serve reads: slaveReadEnable=false", address)

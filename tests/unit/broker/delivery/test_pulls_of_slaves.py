@@ -38,10 +38,10 @@ async def test_a_slave_that_is_not_to_be_read_hands_out_nothing_and_skips_nothin
         began = asyncio.get_running_loop().time()
         later = await scene.ask("slave", pull("g", "T", hold_ms=60_000))
         waited = asyncio.get_running_loop().time() - began
-        for answer, code in ((at_once, 20), (later, 19)):
+        for answer in (at_once, later):
             assert answer.ext is not None
             told = (answer.code, answer.ext["nextBeginOffset"], answer.ext["suggestWhichBrokerId"], answer.body)
-            assert told == (code, "0", "0", b"")
+            assert told == (20, "0", "0", b"")
         assert 0.9 < waited < 2
 
 
