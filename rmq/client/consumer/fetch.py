@@ -221,7 +221,7 @@ class Fetch:
             return
         self._looked[topic] = now
         try:
-            await self._instance.refresh_route(topic, self._settings.mq_client_api_timeout)
+            await self._instance.refresh_route(topic, self._instance.settings.mq_client_api_timeout)
         except RMQError as error:
             log.debug("group %s: route of %s: %s", self._group, topic, error)
 
