@@ -5,13 +5,16 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
-from rmq.broker.replication.wire import ReportDecoder, header
+from rmq.broker.replication.wire import REPORT_SIZE, ReportDecoder, header
 from rmq.protocol.errors import ReplicationError
 
 __all__ = ["CUT_BACK", "Extent", "MasterStream", "Refused", "Why"]
 
 #: What is done where two logs are not the same, at the one that is to be a slave.
 CUT_BACK = "mqadmin store truncate --to-master ADDR"
+#: Reports of a slave beyond one for each unit that it is sent: signs of life, by whatever rhythm it is set to.
+_MORE_REPORTS = 1000
+_REPORTS_A_SECOND = 100
 #: The bytes that a slave of a 5.x controller begins with (state 1, two flags), as a report.
 _HANDSHAKES = frozenset((1 << 32) + (last << 16) + learner for last in (0, 1) for learner in (0, 1))
 
@@ -82,6 +85,10 @@ class MasterStream:
         #: Bytes of bodies that were sent.
         self.sent = 0
         self.last_read = self.last_write = now
+        #: Units that were sent, and reports that came.
+        self._units = 0
+        self._reports = 0.0
+        self._since = now
         self._from_first_file = from_first_file
         self._decoder = ReportDecoder()
 
@@ -91,6 +98,7 @@ class MasterStream:
         :returns: up to where the slave has everything, as it says now; -1 while it has not said it.
         :raises Refused: the connection is over.
         """
+        self._count(len(data), now)
         reports = self._decoder.reports(data)
         if not reports:
             return self.acked
@@ -105,6 +113,17 @@ class MasterStream:
         if highest > self.acked:
             self.acked = highest
         return self.acked
+
+    def _count(self, size: int, now: float) -> None:
+        """Before they are looked at: a flood of reports would leave nobody else the loop.
+
+        :raises Refused: a slave has no cause for so many.
+        """
+        self._reports += size / REPORT_SIZE
+        if self._reports > self._units + _MORE_REPORTS + (now - self._since) * _REPORTS_A_SECOND:
+            raise Refused(
+                Why.STRANGE, f"it has reported {self._reports:.0f} times, and was sent {self._units} units of the log"
+            )
 
     def _begin(self, reports: list[int], log: Extent) -> None:
         at = reports[0]
@@ -150,6 +169,7 @@ class MasterStream:
         made = header(self.next, size)
         self.next += size
         self.sent += size
+        self._units += 1
         self.last_write = now
         return made
 

@@ -109,6 +109,20 @@ def test_an_empty_slave_acknowledges_nothing_that_it_was_not_sent() -> None:
     assert refused(begun(0), report(5000)) is Why.NOT_SENT
 
 
+def test_reports_without_cause_end_it_before_they_are_looked_at() -> None:
+    stream = begun(4900)
+    for _ in range(500):
+        stream.unit(1, 101)
+    many = report(4900) * 700
+    assert stream.received(many, LOG, 101) == 4900
+    assert stream.received(many + report(4900) * 190, LOG, 101) == 4900
+    assert refused(stream, report(4900) * 20) is Why.STRANGE
+    late = begun(4900)
+    for seconds in range(1, 100):  # signs of life, however many
+        late.received(report(4900) * 100, LOG, 100 + seconds)
+    assert refused(begun(4900), report(9000) * 2000) is Why.STRANGE, "which are wrong, too"
+
+
 def test_what_is_deleted_or_taken_back_under_a_slave_ends_its_stream() -> None:
     stream = begun(2500)
     with pytest.raises(Refused) as error:
