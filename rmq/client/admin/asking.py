@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self, TypeVar, Unpack
 
 from rmq.client.admin.answers import Answers
-from rmq.client.checks import typed
+from rmq.client.checks import several_texts, typed
 from rmq.client.instance import ClientInstance, connect_instance
 from rmq.client.life import ends, starts
 from rmq.client.lookup import Lookups
@@ -204,8 +204,11 @@ class Asking(Lookups):
         """Ask brokers side by side; an answer that cannot be read costs itself alone.
 
         :param addresses: by the names that the answers are to have; without names, by themselves.
+        :raises ClientError: they are one text, which is not its letters, or none at all.
         """
-        named = addresses if isinstance(addresses, Mapping) else {address: address for address in addresses}
+        if not isinstance(addresses, Mapping):
+            addresses = {address: address for address in several_texts(addresses, "broker_addrs")}
+        named = addresses
         replies, failed = await self._ask_all(named, code, header, body, timeout=timeout)
         found: dict[str, T] = {}
         for name, reply in replies.items():

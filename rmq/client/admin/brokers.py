@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from rmq.client.admin import settings_text
 from rmq.client.admin.answers import Answers
 from rmq.client.admin.asking import Asking
-from rmq.client.checks import typed
+from rmq.client.checks import several_texts, typed
 from rmq.protocol.bodies.kv import KVTable
 from rmq.protocol.bodies.stats import BrokerStatsData
 from rmq.protocol.codes import RequestCode, ResponseCode
@@ -85,7 +85,7 @@ class Brokers(Asking):
     ) -> Answers[BrokerStatsData | None]:
         """The same of several brokers, asked side by side."""
         header = ViewBrokerStatsDataRequest(stats_name=name, stats_key=key)
-        addresses = {address: address for address in broker_addrs}
+        addresses = {address: address for address in several_texts(broker_addrs, "broker_addrs")}
         nothing = (ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR)
         replies, failed = await self._ask_all(addresses, RequestCode.VIEW_BROKER_STATS_DATA, header, accept=nothing)
         return Answers(

@@ -10,6 +10,7 @@ import pytest
 
 from rmq import aio
 from rmq.aio import ClientError, Message, MessageExt, MessageQueue
+from rmq.protocol.bodies.acl import PlainAccessConfig
 from rmq.protocol.bodies.group import SubscriptionGroupConfig
 from tests.support.scenes.client import Scene, scene
 from tests.support.virtual import in_virtual_time
@@ -35,6 +36,7 @@ WRONG: dict[str, list[object]] = {
     "Callable[[str, list[MessageQueue]], object]": [None, 1, "f"],
     "OneListener | BatchListener": [None, 1, "f"],
     "LocalTransaction": [None, 1, "f"],
+    "Iterable[str]": [None, 1, "127.0.0.1:1", b"127.0.0.1:1", [1], [None]],
     "Collection[MessageQueue]": [None, 1, "T", QUEUE, ["T"], [("T", "broker-0", 0)]],
     "Collection[MessageQueue] | None": [1, "T", QUEUE, ["T"], [None]],
     "Mapping[str, str] | None": [1, "a", ["ab"], {"a": 1}, {1: "a"}, [("a", "b")]],
@@ -47,14 +49,18 @@ REFUSED: dict[str, list[object]] = {"int": [1 << 63], "str": ["\ud800"]}
 REQUEST = MessageExt()
 REQUEST.properties = {"CLUSTER": "DefaultCluster", "CORRELATION_ID": "c", "REPLY_TO_CLIENT": "nobody"}
 RIGHT: dict[str, object] = {
+    "access_key": "somebody", "account": PlainAccessConfig(access_key="somebody"), "addresses": "10.0.0.1",
     "arg": None, "batch": False, "begin": 0, "body": b"x", "broker_addr": "127.0.0.1:1",
+    "broker_addrs": ["127.0.0.1:1"],
     "broker_name": "broker-0", "request": REQUEST,
     "client_id": "c", "cluster": "DefaultCluster", "config": SubscriptionGroupConfig("g"), "count": 5, "delay_level": 0,
     "end": 1, "expression": "*", "force": True, "from_store": False, "group": "g", "jstack": False, "key": "k",
     "listener": lambda message: None, "max_num": 1, "max_nums": 1, "message": Message("T", b"x"),
     "messages": [], "local": lambda message: None, "msg_id": "0" * 32,
+    "name": "TOPIC_PUT_NUMS",
     "namesrv": "127.0.0.1:1", "offset": 0, "order": False, "perm": 6, "queue": QUEUE, "read_queue_nums": 1,
-    "recall_handle": "x", "remove_offset": False, "sql": False, "timestamp": 0, "topic": "T", "topic_sys_flag": 0,
+    "recall_handle": "x", "remove_offset": False, "sql": False,
+    "values": {"flushDiskType": "ASYNC_FLUSH"}, "timestamp": 0, "topic": "T", "topic_sys_flag": 0,
     "write_queue_nums": 1,
 }  # fmt: skip
 
