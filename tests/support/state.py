@@ -40,7 +40,7 @@ def broker_state(broker: BrokerApp) -> dict[str, str]:
     if master is not None:
         parts |= {
             "delay levels": sorted(master.schedule.offsets.table.items()),
-            "timers": (master.timers._wall_wheel._count, master.timers._steady_wheel._count, master.timers._seen),
+            "timers": (len(master.timers.waits), master.timers._seen),
             "half messages": sorted(master.check._settled),
             "slaves": [one.address for one in master.replication.slaves()],
             "pops that wait": master.pop.polls._count,
