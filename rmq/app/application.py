@@ -30,8 +30,8 @@ from rmq.client.settings import (
     TracedSettings,
     check_names,
 )
-from rmq.protocol.errors import ClientError, WrongType
-from rmq.protocol.keywords import names_of
+from rmq.protocol.errors import ClientError, UnknownOption, WrongType
+from rmq.protocol.keywords import names_of, no_such
 from rmq.runtime.aside import logger
 from rmq.runtime.ending import Parts, Stop, end_each
 from rmq.runtime.loop import loop_factory
@@ -217,7 +217,7 @@ class App:
         :raises RMQError: it was not stored, as :meth:`rmq.aio.Producer.send` says.
         """
         _check_topic(topic)
-        message: Message = topic.message(payload, **fields)
+        message = _message(App.send, topic, payload, fields)
         return await self.producer.send(message)
 
     async def request(
@@ -232,7 +232,7 @@ class App:
         :raises PayloadError: the value is not of the topic's type, or the answer is no such value.
         """
         _check_topic(topic)
-        answer = await self.producer.request(topic.message(payload, **fields), timeout=timeout)
+        answer = await self.producer.request(_message(App.request, topic, payload, fields), timeout=timeout)
         return codec_of(reply).load(answer.body)  # type: ignore[no-any-return]
 
     # -- life ---------------------------------------------------------------------------------------------------------
@@ -314,6 +314,14 @@ class App:
 def _check_topic(topic: object) -> None:
     if not isinstance(topic, Topic):
         raise WrongType(f"the topic is {topic!r:.60}: give a Topic, as in orders = Topic[Order]('orders')")
+
+
+def _message(function: Callable[..., Any], topic: Topic[Any], payload: Any, fields: dict[str, Any]) -> Message:
+    """:raises UnknownOption: names the field that no message has, and what the function was to be given instead."""
+    try:
+        return topic.message(payload, **fields)
+    except UnknownOption:
+        raise no_such(function, fields.keys() - names_of(Message)[0], names_of(Message)[0]) from None
 
 
 def _check_options(function: Callable[..., Any], options: Mapping[str, Any], settings: type[ClientSettings]) -> None:

@@ -49,10 +49,13 @@ def names_of(function: Callable[..., Any]) -> tuple[list[str], bool]:
     return named, any(one.kind is one.VAR_KEYWORD for one in arguments)
 
 
-def no_such(function: Callable[..., Any], unknown: Iterable[str]) -> UnknownOption:
-    """What is raised for keywords that a function or a class does not take."""
+def no_such(function: Callable[..., Any], unknown: Iterable[str], others: Iterable[str] = ()) -> UnknownOption:
+    """What is raised for keywords that a function or a class does not take.
+
+    :param others: what it takes beside those that it declares.
+    """
     name = next(iter(unknown))
-    known = [one for one in names_of(function)[0] if one != "self"]
+    known = [*(one for one in names_of(function)[0] if one != "self"), *others]
     near = nearest(name, known)
     if near is not None:
         hint = f"; did you mean {near!r}?"

@@ -112,6 +112,17 @@ async def test_so_do_the_tools_of_tests() -> None:
         assert f"did you mean '{right}'?" in str(await outcome(call, **{wrong: 1}))
 
 
+async def test_a_field_of_a_message_and_an_argument_of_the_call_are_told_together() -> None:
+    app, topic = App("a", **SERVERS), Topic("T", bytes)
+    for call, given, wrong, right in (
+        (app.send, (topic, b"x"), "tag", "tags"),
+        (app.request, (topic, b"x", bytes), "timout", "timeout"),
+        (app.request, (topic, b"x", bytes), "property", "properties"),
+    ):
+        error = await outcome(call, *given, **{wrong: 1})
+        assert str(error) == f"App.{call.__name__}() has no argument '{wrong}'; did you mean '{right}'?"
+
+
 def test_what_is_shown_of_them_stays_as_it_was() -> None:
     assert "unknown" not in str(inspect.signature(Message))
     assert list(inspect.signature(MessageQueue).parameters) == ["topic", "broker_name", "queue_id"]
