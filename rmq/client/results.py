@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.protocol.bodies.connection import ConsumerConnection
 from rmq.protocol.bodies.stats import ConsumeStats, TopicStatsTable
+from rmq.protocol.dicts import dict_of
 
 __all__ = [
     "ConsumeResult",
@@ -23,21 +24,6 @@ __all__ = [
     "TransactionSendResult",
     "TransactionState",
 ]
-
-
-def _plain(result: SendResult | PullResult | QueryResult) -> dict[str, Any]:
-    return {one.name: _of(getattr(result, one.name)) for one in fields(result)}
-
-
-def _of(value: object) -> object:
-    match value:
-        case Enum():
-            return value.name
-        case MessageQueue() | MessageExt():
-            return value.as_dict()
-        case list():
-            return [_of(each) for each in value]
-    return value
 
 
 class SendStatus(Enum):
@@ -70,7 +56,7 @@ class SendResult:
 
     def as_dict(self) -> dict[str, Any]:
         """Its attributes by name; the queue's likewise, the status as its name."""
-        return _plain(self)
+        return dict_of(self)
 
     @property
     def ok(self) -> bool:
@@ -112,7 +98,7 @@ class PullResult:
 
     def as_dict(self) -> dict[str, Any]:
         """Its attributes by name; each message likewise, the status as its name."""
-        return _plain(self)
+        return dict_of(self)
 
 
 @dataclass(slots=True)
@@ -129,7 +115,7 @@ class QueryResult:
 
     def as_dict(self) -> dict[str, Any]:
         """Its attributes by name; each message likewise."""
-        return _plain(self)
+        return dict_of(self)
 
 
 @dataclass(slots=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
+from rmq.protocol.dicts import dict_of
 from rmq.protocol.errors import RMQError
 
 __all__ = ["Answers", "side_by_side"]
@@ -35,6 +36,10 @@ class Answers(Generic[T]):
     def missing(self) -> dict[str, str]:
         """What went wrong, as texts."""
         return {name: str(error) for name, error in self.failed.items()}
+
+    def as_dict(self) -> dict[str, Any]:
+        """What was found by name, and why there is nothing of the others, as texts."""
+        return dict_of(self)
 
     def whole(self) -> dict[str, T]:
         """The answers, where everybody has given one. :raises RMQError: what the first of the others said."""

@@ -6,7 +6,7 @@ from asyncio import gather
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from rmq.client.admin.answers import Answers, side_by_side
 from rmq.client.checks import milliseconds
@@ -15,6 +15,7 @@ from rmq.client.lookup import fetch_subscribe_message_queues, max_offset, min_of
 from rmq.protocol.bodies.connection import ConsumerConnection
 from rmq.protocol.bodies.reset import ResetOffsetBody
 from rmq.protocol.codes import RequestCode, ResponseCode
+from rmq.protocol.dicts import dict_of
 from rmq.protocol.errors import ClientError, NotFound
 from rmq.protocol.headers.client import GetConsumerConnectionListRequest
 from rmq.protocol.headers.offset import (
@@ -45,6 +46,10 @@ class OffsetReset:
     old_offset: int | None
     new_offset: int
     clients: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Its attributes by name; the queue's likewise."""
+        return dict_of(self)
 
 
 async def committed(instance: ClientInstance, group: str, queue: MessageQueue) -> int | None:

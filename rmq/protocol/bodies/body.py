@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 import orjson
 
 from rmq.protocol import fastjson
+from rmq.protocol.dicts import dict_of
 from rmq.protocol.errors import BodyError, ProtocolError
 from rmq.protocol.fastjson import ObjectKey
 from rmq.protocol.names import LONGEST
@@ -298,6 +299,10 @@ class Body:
             if value is not None:
                 members[name] = to_object(value)
         return members
+
+    def as_dict(self) -> dict[str, Any]:
+        """Its attributes by name, and those of what is in it; queues that are keys as Java's text of them."""
+        return dict_of(self)
 
     def encode(self) -> bytes:
         """The JSON that Java writes."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import gc
+import json
 import logging
 import pickle
 import warnings
@@ -17,11 +18,15 @@ import pytest
 
 import rmq
 from rmq import Message, MessageExt, MessageQueue, Producer, PushConsumer, RMQError, SendResult, SendStatus, aio
+from rmq.client.admin import Answers
+from rmq.client.admin.reset import OffsetReset
 from rmq.client.checks import milliseconds
 from rmq.client.instance import ClientInstance, connect_instance, instances_of
 from rmq.client.outages import Outages, outages_of
-from rmq.client.results import PullResult, PullStatus
+from rmq.client.results import PullResult, PullStatus, TopicStats
 from rmq.client.settings import ClientSettings, PushConsumerSettings
+from rmq.protocol.bodies.body import Body
+from rmq.protocol.bodies.stats import TopicOffset
 from rmq.protocol.errors import ClientError, ConnectFailed, ConnectionLost, RequestTimeout, ResponseError, UnknownOption
 from rmq.runtime.world import World
 
@@ -275,3 +280,29 @@ def test_errors_come_through_a_pool_of_processes(error: RMQError) -> None:
 def test_a_client_that_is_pickled_or_copied_says_that_it_cannot(kind: Any, how: Callable[[object], object]) -> None:
     with pytest.raises(TypeError, match=r"^<\w+ shop, not started> cannot be copied or pickled: make a client where"):
         how(kind("shop"))
+
+
+def test_what_the_admin_client_returns_has_a_dict_form_that_json_takes() -> None:
+    stats = TopicStats({QUEUE: TopicOffset(1, 2, 3)}, missing={"b": "away"})
+    told = stats.as_dict()
+    assert told["missing"] == {"b": "away"}
+    assert told["offset_table"] == {str(QUEUE): {"last_update_timestamp": 1, "max_offset": 2, "min_offset": 3}}
+    stats.missing["c"] = "away"
+    assert told["missing"] == {"b": "away"}
+    answers = Answers({"a:1": stats}, {"b:1": RequestTimeout("no answer")})
+    assert json.loads(json.dumps(answers.as_dict()))["failed"] == {"b:1": "no answer"}
+    assert OffsetReset(QUEUE, None, 5, 0).as_dict()["queue"] == QUEUE.as_dict()
+    for name in rmq.__all__:
+        made = getattr(rmq, name)
+        if isinstance(made, type) and issubclass(made, Body):
+            assert callable(made.as_dict)
+
+
+def test_a_message_that_is_made_by_hand_is_whole() -> None:
+    made = MessageExt("T", "text", tags="TagA", keys=["a", "b"], properties={"mine": "1"}, reconsume_times=2)
+    assert (made.topic, made.body, made.tags, made.keys, made.reconsume_times) == ("T", b"text", "TagA", "a b", 2)
+    assert made.as_dict()["properties"] == {"mine": "1", "TAGS": "TagA", "KEYS": "a b"}
+    assert "tags='TagA'" in repr(made)
+    assert pickle.loads(pickle.dumps(made)) == copy.deepcopy(made) == made
+    assert hash(copy.copy(made)) == hash(made)
+    assert repr(MessageExt()).startswith("MessageExt('', id=")
