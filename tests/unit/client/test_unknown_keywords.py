@@ -64,12 +64,7 @@ async def take(body: bytes) -> None: ...
         (Message, ("T", b""), "tag", "Message() has no argument 'tag'; did you mean 'tags'?"),
         (Message, ("T", b""), "delayLevel", "Message() has no argument 'delayLevel'; did you mean 'delay_level'?"),
         (MessageQueue, ("T", "b", 0), "queueId", "MessageQueue() has no argument 'queueId'; did you mean 'queue_id'?"),
-        (
-            rmq.MessageExt,
-            ("T", b""),
-            "born_time",
-            "MessageExt() has no argument 'born_time'; did you mean 'born_host'?",
-        ),
+        (rmq.MessageExt, ("T", b""), "born_time", "did you mean 'born_timestamp'?"),
         (rmq.SubscriptionGroupConfig, (), "retryMaxTimes", "did you mean 'retry_max_times'?"),
         (rmq.TopicConfig, (), "topicName", "did you mean 'topic_name'?"),
         (rmq.PlainAccessConfig, (), "accessKey", "did you mean 'access_key'?"),
