@@ -209,9 +209,11 @@ class NameServers:
             return question.reply
         tried = ", ".join(self._turns.servers)
         late = question.error is None or isinstance(question.error, TimeoutError)
-        raise (ConnectTimeout if late else ConnectFailed)(
+        error = (ConnectTimeout if late else ConnectFailed)(
             f"no name server answered ({tried}): {question.error or 'no time left'}"
-        ) from question.error
+        )
+        error.of_name_server = True
+        raise error.about(address=None if question.error is None else question.error.address) from question.error
 
     async def cluster_info(self, timeout: float) -> ClusterInfo:
         """Clusters and brokers; without any when no server that answers knows one.

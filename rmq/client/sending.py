@@ -32,7 +32,7 @@ from rmq.protocol import properties as property_string
 from rmq.protocol.codes import ResponseCode
 from rmq.protocol.command import Command
 from rmq.protocol.compression import compress, flags_of
-from rmq.protocol.errors import ClientError, HeaderError, ResponseError, WrongType
+from rmq.protocol.errors import ClientError, HeaderError, ResponseError, RMQError, WrongType
 from rmq.protocol.names import BROKER_TOPICS
 from rmq.protocol.numbers import INT_MAX
 from rmq.protocol.plain import plain_number, plain_text
@@ -62,6 +62,11 @@ _STATUS = {
     int(ResponseCode.FLUSH_SLAVE_TIMEOUT): SendStatus.FLUSH_SLAVE_TIMEOUT,
     int(ResponseCode.SLAVE_NOT_AVAILABLE): SendStatus.SLAVE_NOT_AVAILABLE,
 }
+
+
+def _named(message: Message | MessageExt) -> str | None:
+    """The topic of a message, for an error that is about it."""
+    return plain_text(message.topic) if isinstance(message.topic, str) else None
 
 
 def weight(message: object) -> int:
@@ -159,34 +164,38 @@ class SendEncoder:
 
         :raises ClientError: says what is wrong with it and what to do.
         """
-        if self._stamp is not None:
-            message = self._stamp(message)
-        topic = message.topic
-        wire_topic = self._wire_topics.get(topic) if type(topic) is str else None
-        if wire_topic is None:
-            wire_topic = self._check_topic(topic)
-        body = message.body
-        if type(body) is not bytes:  # set after it was made
-            body = body_bytes(body)
-        if not body or len(body) > self._settings.max_message_size:
-            self._refuse_body(body, topic)
-        born = self._now_ms()
-        msg_id = self._next_id(born)
-        properties = self._property_text(message, msg_id)
-        sys_flag = 0
-        if len(body) >= self._compress_over:
-            body, sys_flag = self._compress(body)
-        return PreparedSend(
-            message,
-            wire_topic,
-            body,
-            _json_text(properties, message),
-            msg_id,
-            code=310,
-            sys_flag=sys_flag,
-            flag=plain_number(message.flag),
-            born=born,
-        )
+        try:
+            if self._stamp is not None:
+                message = self._stamp(message)
+            topic = message.topic
+            wire_topic = self._wire_topics.get(topic) if type(topic) is str else None
+            if wire_topic is None:
+                wire_topic = self._check_topic(topic)
+            body = message.body
+            if type(body) is not bytes:  # set after it was made
+                body = body_bytes(body)
+            if not body or len(body) > self._settings.max_message_size:
+                self._refuse_body(body, topic)
+            born = self._now_ms()
+            msg_id = self._next_id(born)
+            properties = self._property_text(message, msg_id)
+            sys_flag = 0
+            if len(body) >= self._compress_over:
+                body, sys_flag = self._compress(body)
+            return PreparedSend(
+                message,
+                wire_topic,
+                body,
+                _json_text(properties, message),
+                msg_id,
+                code=310,
+                sys_flag=sys_flag,
+                flag=plain_number(message.flag),
+                born=born,
+            )
+        except RMQError as error:
+            error.about(topic=_named(message))
+            raise
 
     def prepare_half(self, message: Message) -> PreparedSend:
         """Check and encode a message that is delivered when its transaction commits.
@@ -319,36 +328,47 @@ class SendEncoder:
         if not messages:
             raise ClientError("the batch is empty: give a message at least")
         first = messages[0]
+        if (fault := self._misfit(messages, first)) is not None:
+            raise ClientError(fault).about(topic=_named(first))
+        return self.join([self.prepare_item(message) for message in messages])
+
+    @staticmethod
+    def _misfit(messages: Sequence[Message | MessageExt], first: Message | MessageExt) -> str | None:
+        """Why messages are no batch, if they are none."""
         topic = first.topic
         if isinstance(topic, str) and topic.startswith("%RETRY%"):
-            raise ClientError("messages for a retry topic cannot be sent as a batch")
+            return "messages for a retry topic cannot be sent as a batch"
         for message in messages:
             if message.topic != topic:
-                raise ClientError(f"a batch goes to one topic: this one holds {topic} and {message.topic}")
+                return f"a batch goes to one topic: this one holds {topic} and {message.topic}"
             if isinstance(message, Message) and message.waits:
-                raise ClientError("a message that waits cannot be part of a batch: send it alone")
+                return "a message that waits cannot be part of a batch: send it alone"
             if message.wait_store_ok != first.wait_store_ok:
-                raise ClientError("all messages of a batch have the same wait_store_ok")
-        return self.join([self.prepare_item(message) for message in messages])
+                return "all messages of a batch have the same wait_store_ok"
+        return None
 
     def prepare_item(self, message: Message | MessageExt) -> BatchItem:
         """Check and encode one message of a batch, whatever the others are.
 
         :raises ClientError: says what is wrong with it and what to do.
         """
-        if self._stamp is not None:
-            message = self._stamp(message)
-        topic = message.topic
-        wire_topic = (self._wire_topics.get(topic) if type(topic) is str else None) or self._check_topic(topic)
-        body = message.body
-        if type(body) is not bytes:
-            body = body_bytes(body)
-        if not body or len(body) > self._settings.max_message_size:
-            self._refuse_body(body, topic)
-        msg_id = self._next_id(self._now_ms())
-        parts: list[bytes] = []
-        batch.add(parts, message.flag, body, _utf8(self._property_text(message, msg_id), message))
-        return BatchItem(message, wire_topic, msg_id, b"".join(parts))
+        try:
+            if self._stamp is not None:
+                message = self._stamp(message)
+            topic = message.topic
+            wire_topic = (self._wire_topics.get(topic) if type(topic) is str else None) or self._check_topic(topic)
+            body = message.body
+            if type(body) is not bytes:
+                body = body_bytes(body)
+            if not body or len(body) > self._settings.max_message_size:
+                self._refuse_body(body, topic)
+            msg_id = self._next_id(self._now_ms())
+            parts: list[bytes] = []
+            batch.add(parts, message.flag, body, _utf8(self._property_text(message, msg_id), message))
+            return BatchItem(message, wire_topic, msg_id, b"".join(parts))
+        except RMQError as error:
+            error.about(topic=_named(message))
+            raise
 
     def join(self, items: Sequence[BatchItem]) -> PreparedSend:
         """The batch of messages that go together.

@@ -82,6 +82,8 @@ class RMQError(Exception):
     queue: MessageQueue | None = None
     #: ``host:port`` of the broker or name server that failed it.
     address: str | None = None
+    #: That is a name server.
+    of_name_server: bool = False
 
     def about(self, *, topic: str | None = None, queue: MessageQueue | None = None, address: str | None = None) -> Self:
         """This error, which now says what it is about; what it says already stays."""
@@ -96,7 +98,7 @@ class RMQError(Exception):
     @property
     def hint(self) -> str | None:
         """The command that tells more, or None where none does; name servers are those of NAMESRV_ADDR."""
-        if self.queue is not None and self.address is not None and self.code != _NO_TOPIC:
+        if self.queue is not None and self.address is not None and not self.of_name_server and self.code != _NO_TOPIC:
             return f"mqadmin brokerStatus -b {self.address}"
         return None if self.topic is None else f"mqadmin topicRoute -t {shlex.quote(self.topic)}"
 

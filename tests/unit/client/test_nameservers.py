@@ -14,6 +14,7 @@ from rmq.protocol.bodies.route import TopicRouteData
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ClientError, ConnectFailed, RequestTimeout, ResponseError
+from rmq.protocol.queue import MessageQueue
 from rmq.remoting.client import RemotingClient
 from rmq.runtime.world import World
 from rmq.testing.simworld import Simulation
@@ -280,3 +281,14 @@ async def test_no_answer_in_time_is_a_timeout_and_nothing_was_sent() -> None:
     with pytest.raises(ConnectFailed) as raised:
         await asking(Knowing(n1=None), "10.0.0.1:9876").route("T", 0.5)
     assert not isinstance(raised.value, TimeoutError)
+
+
+@in_virtual_time
+async def test_an_error_says_which_name_server_failed_and_no_hint_takes_it_for_a_broker() -> None:
+    world = Simulation().node("c").world
+    asked = NameServers(world, RemotingClient(world), ("10.0.0.1:9876",), None)
+    with pytest.raises(ConnectFailed) as raised:
+        await asked.route("T", 0.5)
+    error = raised.value.about(queue=MessageQueue("T", "b", 0))
+    assert error.address == "10.0.0.1:9876"
+    assert error.hint == "mqadmin topicRoute -t T"

@@ -242,3 +242,28 @@ def test_what_is_under_way_holds_no_more_than_it_says() -> None:
     finally:
         tracemalloc.stop()
     assert each < 1_000
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda message: setattr(message, "body", b""),
+        lambda message: setattr(message, "body", b"x" * (5 << 20)),
+        lambda message: setattr(message, "tags", "a || b"),
+        lambda message: setattr(message, "properties", {"a": "x" * 40_000}),
+        lambda message: setattr(message, "properties", {"UNIQ_KEY": "x"}),
+        lambda message: setattr(message, "delay_level", "3"),
+        lambda message: setattr(message, "topic", "SCHEDULE_TOPIC_XXXX"),
+    ],
+)
+def test_what_cannot_be_sent_says_of_which_topic_it_is(spoil: Callable[[Message], None]) -> None:
+    message = Message("T", b"x")
+    spoil(message)
+    made = encoder()
+    for prepare in (made.prepare, made.prepare_item, made.prepare_half):
+        with pytest.raises(ClientError) as refused:
+            prepare(message)
+        assert refused.value.topic == message.topic
+    with pytest.raises(ClientError) as refused:
+        made.prepare_batch([message, Message("U", b"x")])
+    assert refused.value.topic == message.topic
