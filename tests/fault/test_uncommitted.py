@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from rmq.aio import Message, MessageQueue, Producer, SendResult
 from rmq.broker.admin.lookup import Lookup
+from rmq.broker.delivery.filtering import Filter
+from rmq.broker.delivery.read import Batch, Reader, Scan
+from rmq.broker.pop.take import Taker
 from rmq.broker.store.log.group_durability import GroupDurability
 from rmq.broker.store.messages import Messages
 from rmq.broker.store.state import Queue
@@ -58,6 +61,18 @@ def asks(position: int, end: int) -> list[Command]:
     return found
 
 
+def spark_asks() -> list[Command]:
+    """What Spark's source asks for ranges that it may have planned by whatever any member has said."""
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'rmq[spark]'")
+    from rmq.spark.options.checked import Endpoint
+    from rmq.spark.source.one_range import Pulling, pull_request
+    from rmq.spark.source.ranges import Range
+
+    queues = [MessageQueue("Topic", "group", number) for number in QUEUES]
+    ranges = [Range(queue, start, 3 + 1024) for queue in queues for start in (0, 1, 2)]
+    return [pull_request(Endpoint(("any",)), one, one.start, Pulling("spark")) for one in ranges]
+
+
 async def shown(client: RemotingClient, address: str, commands: list[Command]) -> list[str]:
     """What one member answers that it may not, with two messages committed in each queue."""
     wrong = []
@@ -79,8 +94,11 @@ async def shown(client: RemotingClient, address: str, commands: list[Command]) -
     return wrong
 
 
-async def look(cluster: GroupCluster) -> list[str]:
-    """One life: two messages a queue are committed, and more are not; what members show of those."""
+async def look(cluster: GroupCluster, more: Sequence[Command] = ()) -> list[str]:
+    """One life: two messages a queue are committed, and more are not; what members show of those.
+
+    :param more: is asked, too.
+    """
     leader = await cluster.led_by(60)
     tasks: list[asyncio.Task[SendResult]] = []
     queues = [MessageQueue("Topic", "group", number) for number in QUEUES]
@@ -111,7 +129,9 @@ async def look(cluster: GroupCluster) -> list[str]:
             store = cluster.members[name].store
             wrong += [
                 f"{name}: {text}"
-                for text in await shown(client, f"{cluster.addresses[name]}:10911", asks(committed, store.log.end))
+                for text in await shown(
+                    client, f"{cluster.addresses[name]}:10911", [*more, *asks(committed, store.log.end)]
+                )
             ]
         assert "SEND_OK" not in {task.result().send_status.name for task in tasks if task.done()}
         for name in others:
@@ -131,6 +151,12 @@ async def look(cluster: GroupCluster) -> list[str]:
 async def test_nobody_shows_what_no_majority_has() -> None:
     async with GroupCluster(seed=21, settings={"raftElectionTimeout": "10000"}) as cluster:
         assert await look(cluster) == []
+
+
+@in_virtual_time
+async def test_spark_reads_nothing_that_no_majority_has() -> None:
+    async with GroupCluster(seed=22, settings={"raftElectionTimeout": "10000"}) as cluster:
+        assert await look(cluster, spark_asks()) == []
 
 
 # -- planted bugs
@@ -172,8 +198,49 @@ def the_end_is_told(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Lookup, "max_offset", most)
 
 
-@pytest.mark.parametrize("plant", [everything_is_shown, keys_are_found, the_end_is_told])
-def test_a_planted_bug_is_found(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+def pops_go_on(patch: pytest.MonkeyPatch) -> None:
+    """What is popped ends where the queue does."""
+    scan = Taker._scan
+
+    async def all_of_it(self: Taker, queue: Queue, offset: int, count: int, wants: Filter) -> Batch:
+        visible, queue.visible = queue.visible, queue.next
+        try:
+            return await scan(self, queue, offset, count, wants)
+        finally:
+            queue.visible = visible
+
+    patch.setattr(Taker, "_scan", all_of_it)
+
+
+def long_pulls_go_on(patch: pytest.MonkeyPatch) -> None:
+    """A pull for a thousand messages, as Spark's are, is given what was assigned."""
+    scan = Reader.scan
+
+    def all_of_it(self: Reader, queue: Queue, offset: int, wanted: int, wants: Filter) -> Scan:
+        visible = queue.visible
+        if wanted > 1000:
+            queue.visible = queue.next
+        try:
+            return (yield from scan(self, queue, offset, wanted, wants))
+        finally:
+            queue.visible = visible
+
+    patch.setattr(Reader, "scan", all_of_it)
+
+
+@pytest.mark.parametrize(
+    ("plant", "seen"),
+    [(everything_is_shown, "11 "), (keys_are_found, "12 "), (the_end_is_told, "30 "), (pops_go_on, "200050 ")],
+)
+def test_a_planted_bug_is_found(
+    plant: Callable[[pytest.MonkeyPatch], None], seen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plant(monkeypatch)
-    with pytest.raises(AssertionError):
+    with pytest.raises(AssertionError, match=seen):
         test_nobody_shows_what_no_majority_has()
+
+
+def test_a_planted_bug_is_found_that_shows_spark_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    long_pulls_go_on(monkeypatch)
+    with pytest.raises(AssertionError, match="11 "):
+        test_spark_reads_nothing_that_no_majority_has()
