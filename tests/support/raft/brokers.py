@@ -163,9 +163,14 @@ class GroupCluster(SimCluster):
 
     async def bodies(self, name: str, topic: str) -> list[bytes]:
         """What a member shows of a topic."""
+        queues = [queue.id for queue in self.members[name].store.queues if queue.topic == topic]
+        return [body for number in queues for body in await self.of_queue(name, topic, number)]
+
+    async def of_queue(self, name: str, topic: str, number: int) -> list[bytes]:
+        """What a member shows of a queue, in its order."""
         store = self.members[name].store
         found = []
-        for queue in [queue for queue in store.queues if queue.topic == topic]:
+        for queue in [queue for queue in store.queues if (queue.topic, queue.id) == (topic, number)]:
             data = await store.queues.entries_cold(queue, queue.min, queue.visible - queue.min)
             spans = [
                 (int.from_bytes(data[at : at + 8], "big"), int.from_bytes(data[at + 8 : at + 12], "big"))
