@@ -48,6 +48,16 @@ CATALOGUE = {
     "test_two_connections_of_one_slave_are_one, test_a_slave_that_is_connected_twice_is_one",
     "H07": "test_an_empty_slave_begins_with_the_last_file_or_the_first",
     "H08": "test_groups_go_on_where_they_were_when_their_master_is_back",
+    "R01": "test_lives",
+    "R02": "test_a_leader_that_is_silent_acknowledges_nothing_that_is_lost, test_offsets_of_a_queue_are_linear",
+    "R03": "test_whoever_is_with_a_majority_goes_on",
+    "R04": "test_a_leader_that_is_silent_acknowledges_nothing_that_is_lost",
+    "R05": "test_all_that_are_killed_come_back_in_every_order, test_leaders_that_are_killed_lose_nothing",
+    "R07": "test_a_disk_that_is_lost_is_filled_again, test_a_member_without_its_disk_gets_everything_and_is_counted_again",
+    "R09": "test_a_leader_that_is_silent_acknowledges_nothing_that_is_lost",
+    "R11": "test_all_lose_their_power_within_a_moment",
+    "K01": "test_full_and_slow_disks_and_clocks_that_are_set_lose_nothing, "
+    "test_clocks_that_are_set_elect_nobody_and_lose_nothing",
     "B002": "test_b002_a_damaged_last_record_moves_no_offset",
     "B005": "test_c10_b005_b007_metadata_is_the_old_or_the_new_version_after_every_step, "
     "test_b005_a_spoilt_file_gives_way_to_its_backup, test_b005_what_the_broker_left_as_backup_is_used, "
