@@ -53,7 +53,8 @@ CATALOGUE = {
     "R03": "test_whoever_is_with_a_majority_goes_on",
     "R04": "test_a_leader_that_is_silent_acknowledges_nothing_that_is_lost",
     "R05": "test_all_that_are_killed_come_back_in_every_order, test_leaders_that_are_killed_lose_nothing",
-    "R07": "test_a_disk_that_is_lost_is_filled_again, test_a_member_without_its_disk_gets_everything_and_is_counted_again",
+    "R07": "test_a_disk_that_is_lost_is_filled_again, "
+    "test_a_member_without_its_disk_gets_everything_and_is_counted_again",
     "R09": "test_a_leader_that_is_silent_acknowledges_nothing_that_is_lost",
     "R11": "test_all_lose_their_power_within_a_moment",
     "K01": "test_full_and_slow_disks_and_clocks_that_are_set_lose_nothing, "

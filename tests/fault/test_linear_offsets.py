@@ -71,7 +71,7 @@ def faults(sent: list[Sent], looks: list[Look], log: list[bytes], old: float = N
 
 
 class Clients:
-    """Two that send, to whoever the route names, and one that asks every member that says that it leads."""
+    """Two that send, to whoever the route names, and one that asks every member that is the master, by its own word."""
 
     def __init__(self, cluster: GroupCluster) -> None:
         self.cluster = cluster
@@ -110,7 +110,7 @@ class Clients:
         command = {"topic": "Topic", "queueId": "0"}
         while not self.ended:
             for name in self.cluster.names:
-                if name not in self.cluster.members or self.cluster.driver(name).leads is None:
+                if name not in self.cluster.members or self.cluster.members[name].roles.role.name != "master":
                     continue
                 begin = loop.time()
                 try:
@@ -143,7 +143,7 @@ async def history(seed: int) -> list[str]:
                 case 1 if len(cluster.names) == 5:
                     beside = random.choice([name for name in cluster.names if name != leader])
                     for one in (leader, beside):
-                        for other in set(cluster.names) - {leader, beside}:
+                        for other in [name for name in cluster.names if name not in (leader, beside)]:
                             cluster.simulation.net.cut(cluster.addresses[one], cluster.addresses[other])
                 case _:
                     cluster.isolate(leader)
