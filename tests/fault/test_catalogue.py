@@ -57,7 +57,7 @@ CATALOGUE = {
     "test_a_member_without_its_disk_gets_everything_and_is_counted_again",
     "R09": "test_a_leader_that_is_silent_acknowledges_nothing_that_is_lost",
     "R11": "test_all_lose_their_power_within_a_moment",
-    "K01": "test_full_and_slow_disks_and_clocks_that_are_set_lose_nothing, "
+    "K01": "test_sick_disks_and_clocks_that_are_set_lose_nothing, "
     "test_clocks_that_are_set_elect_nobody_and_lose_nothing",
     "B002": "test_b002_a_damaged_last_record_moves_no_offset",
     "B005": "test_c10_b005_b007_metadata_is_the_old_or_the_new_version_after_every_step, "

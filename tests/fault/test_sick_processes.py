@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.kills.campaign import amount
+from tests.support.kills.campaign import LONG, amount
 from tests.support.raft.histories import GroupLoad, judged
 from tests.support.raft.processes import ProcessGroup
 
@@ -75,6 +75,22 @@ async def slow(group: ProcessGroup, load: GroupLoad, *, leads: bool) -> None:
     await load.more()
 
 
+async def broken(group: ProcessGroup, load: GroupLoad, *, leads: bool) -> None:
+    """A flush fails: nobody knows what is on that disk any more, and the member takes part again after a start."""
+    leader = await group.leader(load.admin)
+    name = leader if leads else await _other(group, load)
+    group.sickness[name].broken = errno.EIO
+    if leads:
+        await group.leader(load.admin, leader)
+    await load.more()
+    await asyncio.sleep(0.5)
+    await load.more()
+    await group.kill(name)
+    group.sickness[name].broken = 0
+    await group.begin(name)
+    await load.more()
+
+
 async def clocks(group: ProcessGroup, load: GroupLoad) -> None:
     """An hour forth and back, at each member in turn: nobody else leads for that."""
     leader, terms = await group.leader(load.admin), group.terms()
@@ -110,7 +126,7 @@ async def _scene(group: ProcessGroup) -> AsyncIterator[GroupLoad]:
         yield load
 
 
-async def test_full_and_slow_disks_and_clocks_that_are_set_lose_nothing(
+async def test_sick_disks_and_clocks_that_are_set_lose_nothing(
     tmp_path: Path, disks: Callable[[ProcessGroup], None], say: Callable[[str], None]
 ) -> None:
     group = ProcessGroup(tmp_path, sick=True, settings={"flushDiskType": "SYNC_FLUSH"})
@@ -121,6 +137,9 @@ async def test_full_and_slow_disks_and_clocks_that_are_set_lose_nothing(
             await full(group, load, leads=False)
             await slow(group, load, leads=True)
             await slow(group, load, leads=False)
+            await broken(group, load, leads=True)
+            if LONG:
+                await broken(group, load, leads=False)
             await clocks(group, load)
         await load.finish()
         await group.stop()

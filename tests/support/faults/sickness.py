@@ -8,7 +8,8 @@ offset  type    meaning
 ======  ======  ================================================================================================
 0       double  seconds that each forcing call takes longer
 8       double  error number of each write and of each new file; 0 = none
-16      double  milliseconds by which the wall clock is wrong; the monotonic one never is
+16      double  error number of each forcing call; 0 = none
+24      double  milliseconds by which the wall clock is wrong; the monotonic one never is
 ======  ======  ================================================================================================
 """
 
@@ -26,7 +27,7 @@ from tests.support.faults.os_calls import FaultyOs, Points
 
 __all__ = ["SickOs", "Sickness", "plant_clock"]
 
-_SIZE = 24
+_SIZE = 32
 
 
 class Sickness:
@@ -66,13 +67,22 @@ class Sickness:
         struct.pack_into("<d", self._page, 8, number)
 
     @property
+    def broken(self) -> int:
+        """Error number of each forcing call; 0 = none."""
+        return int(self._get(16))
+
+    @broken.setter
+    def broken(self, number: int) -> None:
+        struct.pack_into("<d", self._page, 16, number)
+
+    @property
     def clock(self) -> int:
         """Milliseconds by which the wall clock is wrong."""
-        return int(self._get(16))
+        return int(self._get(24))
 
     @clock.setter
     def clock(self, ms: int) -> None:
-        struct.pack_into("<d", self._page, 16, ms)
+        struct.pack_into("<d", self._page, 24, ms)
 
 
 class SickOs(FaultyOs):
@@ -100,12 +110,17 @@ class SickOs(FaultyOs):
         self._refused(self._paths.get(fd, ""))
         return super().write(fd, data)
 
-    def fdatasync(self, fd: int) -> None:
+    def _forced(self, fd: int) -> None:
         time.sleep(self._sickness.flush)
+        if number := self._sickness.broken:
+            raise OSError(number, os.strerror(number), self._paths.get(fd, ""))
+
+    def fdatasync(self, fd: int) -> None:
+        self._forced(fd)
         super().fdatasync(fd)
 
     def fsync(self, fd: int) -> None:
-        time.sleep(self._sickness.flush)
+        self._forced(fd)
         super().fsync(fd)
 
 
