@@ -46,3 +46,27 @@ async def test_leaders_that_are_killed_lose_nothing(tmp_path: Path, say: Callabl
     say(f"killed leaders: {KILLS} kills, {dict(verdict.counts)}")
     verdict.demand()
     assert verdict.counts["terms with a leader"] > KILLS
+
+
+async def test_a_planted_bug_is_found(tmp_path: Path) -> None:
+    """Members acknowledge what they have alone; one is cut off and dies, and the others lead on without that."""
+    async with (
+        ProcessGroup(tmp_path, lines=True, bug="acknowledge_before_fsync") as group,
+        GroupLoad(group) as load,
+    ):
+        leader = await group.leader(load.admin)
+        ways = [line for way, line in group.lines.items() if leader in way]
+        for line in ways:
+            line.silence()
+        await load.more(10)
+        await group.kill(leader)
+        await group.leader(load.admin)
+        for line in ways:
+            line.heal()  # what it had sent comes too late
+        await group.begin(leader)
+        await load.more(5)
+        await load.silence()
+        await group.alike(load.admin)
+        await group.stop()
+        found = {fault.partition(":")[0] for fault in judged(load).faults}
+    assert "I1" in found, found

@@ -133,10 +133,14 @@ class GroupLoad:
                     return
                 await asyncio.sleep(0.02)
 
-    async def finish(self) -> None:
-        """Send no more; wait until the consumer has everything, and all members have the same."""
+    async def silence(self) -> None:
+        """Send no more."""
         self._ended.set()
         await asyncio.gather(*self._tasks)
+
+    async def finish(self) -> None:
+        """Send no more; wait until the consumer has everything, and all members have the same."""
+        await self.silence()
         async with patience.timeout(90):
             while True:
                 if self._sent <= self._given and self.late_sent <= self.late_given:

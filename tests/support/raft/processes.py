@@ -37,6 +37,7 @@ class ProcessGroup:
     :param lines: members reach each other over lines that a test may silence.
     :param sick: :attr:`sickness` of each makes its disk and its clock wrong.
     :param power: what members do to their disks is written down, so that :meth:`cut_power` can take it back.
+    :param bug: of ``tests/fault/test_planted_bugs.py``, to plant in every member.
     :param settings: of every member, by their Java names.
     """
 
@@ -48,6 +49,7 @@ class ProcessGroup:
         lines: bool = False,
         sick: bool = False,
         power: bool = False,
+        bug: str = "",
         settings: dict[str, str] | None = None,
     ) -> None:
         self.folder = folder
@@ -63,6 +65,7 @@ class ProcessGroup:
             (folder / name).mkdir(parents=True)
             self.sickness[name] = Sickness(folder / name / "sickness")
         self._power = power
+        self._bug = bug
         self._members: dict[str, BrokerProcess] = {}
         self._stack = AsyncExitStack()
 
@@ -112,6 +115,8 @@ class ProcessGroup:
         made = {environment_name("RMQ_", key): value for key, value in settings.items()}
         if name in self.sickness:
             made["RMQTEST_SICKNESS"] = str(self.folder / name / "sickness")
+        if self._bug:
+            made["RMQTEST_BUG"] = self._bug
         kind = PoweredBroker if self._power else BrokerProcess
         return kind(self.folder / name, **made)
 
