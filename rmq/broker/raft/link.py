@@ -24,6 +24,11 @@ class GroupLink:
         """Where the leader is, as clients are told."""
         return self._group.leader_address
 
+    @property
+    def fits(self) -> bool:
+        """Whether the leader's log is the one here: whoever is elected has what is committed."""
+        return True
+
     def start(self) -> None:
         """The group has it follow."""
 

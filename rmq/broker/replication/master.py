@@ -12,6 +12,8 @@ __all__ = ["CUT_BACK", "Extent", "MasterStream", "Refused", "Why"]
 
 #: What is done where two logs are not the same, at the one that is to be a slave.
 CUT_BACK = "mqadmin store truncate --to-master ADDR"
+#: What is done where they have nothing in common.
+EMPTY = "mqadmin store truncate --all"
 #: Reports of a slave beyond one for each unit that it is sent: signs of life, by whatever rhythm it is set to.
 _MORE_REPORTS = 1000
 _REPORTS_A_SECOND = 100
@@ -134,6 +136,12 @@ class MasterStream:
             )
         if at < 0:
             raise Refused(Why.STRANGE, f"it reports the offset {at}")
+        if at > log.given == 0:
+            raise Refused(
+                Why.AHEAD,
+                f"its log ends at {at}, and this master's is empty: if this one has lost its disk, stop it, make that "
+                f"slave the master, and have this one follow it; else stop that slave, and there: {EMPTY}",
+            )
         if at > log.given:
             raise Refused(
                 Why.AHEAD,
@@ -195,5 +203,5 @@ class MasterStream:
 def _behind(at: int, start: int) -> str:
     return (
         f"its log ends at {at}, and this master's begins at {start}: what lies between is deleted here; empty that "
-        f"slave's store, so that it begins anew (mqadmin store truncate --all)"
+        f"slave's store, so that it begins anew ({EMPTY})"
     )

@@ -112,6 +112,8 @@ class MetadataSync:
     :param client: calls the master.
     :param master: its address; None while nobody knows it.
     :param seek: called when it is not known.
+    :param fits: whether its log is known to be the one here. A master that has lost its disk has empty tables, too:
+        what is here is the last that there is.
     :param delays_file: keeps how far delayed messages are delivered.
     """
 
@@ -124,6 +126,7 @@ class MetadataSync:
         client: RemotingClient,
         master: Callable[[], str | None],
         seek: Callable[[], None],
+        fits: Callable[[], bool],
     ) -> None:
         self._clock = clock = ground.world.clock
         self._settings = ground.settings
@@ -141,6 +144,8 @@ class MetadataSync:
         self._client = client
         self._master = master
         self._seek = seek
+        self._fits = fits
+        self._told = False
         #: Called when topics were taken over, with the end of the log here when they were asked for.
         self.on_topics: Callable[[int], None] = lambda end: None
         self._complaints = Rationed(clock)
@@ -287,6 +292,15 @@ class MetadataSync:
                 answers.append((table, body, self._client.connected(master)))
         if arrived and answers and not await self._arrived(master, answers[0][0]):
             return
+        if not self._fits():
+            if answers and not self._told:
+                self._told = True
+                log.warning(
+                    "the log of the master at %s is not known to be the one here: this slave keeps the topics, groups "
+                    "and offsets it has", master,
+                )  # fmt: skip
+            return
+        self._told = False
         for table, body, conn in answers:
             await self._take(table, body, conn, end)
 

@@ -64,6 +64,11 @@ class SlaveStream:
         self._incoming = incoming
         self._decoder = UnitDecoder()
 
+    @property
+    def fits(self) -> bool:
+        """Whether the master's log is the one here, as far as it was asked for again."""
+        return not self._tail
+
     def first(self, now: float) -> bytes:
         """The report that asks for what lies behind the end of the log."""
         return self._report(self.reported, now)

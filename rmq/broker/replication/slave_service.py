@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from rmq.broker.replication.incoming import FilesDiffer, IncomingRecords, LogsDiffer
-from rmq.broker.replication.master import CUT_BACK
+from rmq.broker.replication.master import CUT_BACK, EMPTY
 from rmq.broker.replication.slave import HolesFound, SlaveStream
 from rmq.broker.settings import BrokerSettings
 from rmq.broker.store.log.reader import Damage
@@ -36,7 +36,7 @@ _MOST_AGAIN = 64 << 20
 #: Damaged parts that a master is asked for, at most, until it is another one: it may have them no better.
 _MOST_HOLES = 1000
 #: What is done where files have not the same size: a log of another size is another one.
-_SAME_FILES = "stop this slave, set the master's number here, and: mqadmin store truncate --all"
+_SAME_FILES = f"stop this slave, set the master's number here, and: {EMPTY}"
 #: Seconds between two looks whether there is an address, while there is none.
 _LOOK_PAUSE = 1.0
 
@@ -96,6 +96,8 @@ class SlaveClient:
             world.clock, log, "following the master", "this slave's log does not grow; it is tried again"
         )
         self._why: str | None = None
+        #: The master's log was compared with the one here, and is the same; not when the connection has failed since.
+        self.fits = False
         self._received = self._connections = self._refused = 0
         self._read_ms = self._write_ms = 0
 
@@ -196,6 +198,7 @@ class SlaveClient:
                     fault = self._tls.fault(error, connecting=True) if self._tls is not None else None
                     raise OSError(fault) if fault else error from None
             self._link = link
+            self.fits = link.stream.fits
             self._connections += 1
             if self._why is None:
                 log.info("following the master at %s from offset %d on", address, self._store.log.end)
@@ -208,6 +211,7 @@ class SlaveClient:
                 self._read_ms, self._write_ms = link.read_ms, link.write_ms
             link.end(None)
         if why is not None:
+            self.fits = False
             raise why
 
     async def _all_flushed(self) -> None:
@@ -325,8 +329,10 @@ class SlaveClient:
         if after_flush:
             store.flusher.request()
         reports.append(stream.stored(store.durable_end() if after_flush else store.log.end, self.now()))
-        self._why = None
-        self._trouble.over()
+        if stream.fits:
+            self.fits = True
+            self._why = None
+            self._trouble.over()
         return b"".join(reports)
 
     def check_address(self, address: str) -> None:

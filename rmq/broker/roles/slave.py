@@ -29,6 +29,10 @@ class MasterLink(Protocol):
     def address(self) -> str | None:
         """Where the master is, as far as it is known."""
 
+    @property
+    def fits(self) -> bool:
+        """Whether the master's log is known to be the one here."""
+
     def start(self) -> None:
         """Follow it from now on."""
 
@@ -66,7 +70,7 @@ class SlaveServices:
         )
         self._tasks = TaskOwner("metadata")
         self._begun = Parts("the broker")
-        self.metadata = MetadataSync(ground, tables, beside, delays_file, client, master, seek)
+        self.metadata = MetadataSync(ground, tables, beside, delays_file, client, master, seek, lambda: link.fits)
         #: Up to where its topics are its master's; None in a group, which knows it by itself.
         self._followed = None if ground.settings.enable_dleger_commit_log else Followed(ground)
         if self._followed is not None:

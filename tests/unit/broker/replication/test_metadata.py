@@ -96,6 +96,7 @@ async def test_progress_waits_for_queues_that_trail_the_log() -> None:
 @in_virtual_time
 async def test_progress_waits_until_the_log_has_arrived_that_it_speaks_of() -> None:
     async with pair() as scene:
+        await asyncio.sleep(1)
         await scene.unfollow()
         await scene.topic("T")
         await scene.send("T", "a", "b")
@@ -156,17 +157,47 @@ async def test_what_the_master_deletes_goes_here_and_what_it_never_had_is_only_h
         await rounds(scene)
         found = await scene.ask("slave", pull("g", "T"))
         assert [record.body for record in decode_records(found.body)] == [b"new"]
-        # A master with an empty folder.
+        # It is deleted while nobody is told: perhaps it never was.
+        await scene.slave.stop()
+        await scene.delete_topic("U")
         await scene.master.stop()
-        await scene.start_master(storePathRootDir="/other")
-        await asyncio.sleep(2 * ROUND)
+        await scene.start_master()
+        await scene.start_slave()
+        await rounds(scene)
         assert scene.slave.topics.get("U") is None
         assert [queue.next for queue in scene.slave.store.queues.all("U")] == [1]
         assert offset(scene, topic="U") == 1
-        await scene.master.stop()
-        await scene.start_master()
+        await scene.topic("U")
         await rounds(scene)
         assert (await scene.ask("slave", pull("g", "U"))).code == 0
+
+
+@in_virtual_time
+async def test_a_master_that_has_lost_its_disk_takes_nothing_away(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    async with pair() as scene:
+        await scene.topic("T")
+        await scene.send("T", "a", "b")
+        scene.master.groups.find("g")
+        await scene.commit("master", "g", "T", 1)
+        await rounds(scene)
+        await scene.master.stop()
+        await scene.start_master(storePathRootDir="/other")
+        await asyncio.sleep(2 * ROUND)
+        assert "this master's is empty: if this one has lost its disk, stop it, make that slave" in caplog.text
+        await scene.topic("T")
+        await scene.send("T", *"abcdef")  # its log is the longer one soon
+        await scene.commit("master", "g", "T", 6)
+        await asyncio.sleep(2 * ROUND)
+        assert caplog.text.count("is not known to be the one here: this slave keeps the topics") == 1
+        assert scene.slave.groups.get("g") is not None
+        assert offset(scene) == 1
+        assert (await scene.ask("slave", pull("g", "T"))).code == 0
+        await scene.master.stop()
+        await scene.start_master()
+        await scene.topic("U")
+        await rounds(scene)
+        assert "U" in scene.slave.topics
 
 
 @pytest.mark.parametrize("answer", [b"junk", b'{"subscriptionGroupTable":{}}'], ids=["no JSON", "no dataVersion"])
