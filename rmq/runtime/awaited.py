@@ -75,7 +75,7 @@ class Together:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self._called: list[Awaited[Any]] = []
+        self._called: deque[Awaited[Any]] = deque()
         self._done: deque[Awaited[Any]] = deque()
         #: The last function that came as a callback without a context, and the context that it got.
         self._last: Callable[[], object] = _nothing
@@ -93,10 +93,15 @@ class Together:
         self._called.append(awaited)
 
     def _begin_all(self) -> None:
-        called, self._called = self._called, []
-        for awaited in called:
-            if awaited._outcome is _PENDING:
-                awaited.wanted()
+        called = self._called
+        try:
+            for _ in range(len(called)):
+                awaited = called.popleft()
+                if awaited._outcome is _PENDING:
+                    awaited.wanted()
+        finally:
+            if called:  # a process that was to end by a signal may go on
+                self.loop.call_soon(self._begin_all)
 
     def context_for(self, callback: _Callback) -> Context:
         """The context that a callback is called in when none is given: as it is now.
@@ -159,7 +164,7 @@ class Awaited(ABC, Generic[T]):
     of :class:`Begins`, in which :attr:`future` is the former, is what is given out.
     """
 
-    __slots__ = ("_blocking", "_callback", "_context", "_outcome", "_together")
+    __slots__ = ("__weakref__", "_blocking", "_callback", "_context", "_outcome", "_together")
 
     #: What a coroutine is called in the texts of tasks.
     __name__ = "awaited"

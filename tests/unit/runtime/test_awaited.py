@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Coroutine
 from contextvars import ContextVar, copy_context
 from typing import Any
+from weakref import WeakSet
 
 import pytest
 
@@ -490,6 +491,34 @@ def test_who_is_to_be_woken_behind_the_end_of_a_process_is_woken_when_the_loop_g
         with pytest.raises(SystemExit):
             loop.run_until_complete(other)
         assert loop.run_until_complete(other) == [2]
+
+
+def test_what_is_to_begin_behind_the_end_of_a_process_begins_when_the_loop_goes_on() -> None:
+    class Interrupted(Told):
+        __slots__ = ()
+
+        def wanted(self) -> None:
+            raise KeyboardInterrupt
+
+    with contextlib.closing(asyncio.new_event_loop()) as loop:
+        together = Together(loop)
+        first = asyncio.ensure_future(Interrupted(together), loop=loop)
+        other = asyncio.gather(Later(together, 2))
+        with pytest.raises(KeyboardInterrupt):
+            loop.run_until_complete(other)
+        assert loop.run_until_complete(other) == [2]
+        first.cancel()
+
+
+@in_virtual_time
+async def test_sets_of_weak_references_hold_it_while_it_is_under_way() -> None:
+    under_way: WeakSet[object] = WeakSet()
+    under_way.add(kept := asyncio.ensure_future(Later(value=1)))
+    assert len(under_way) == 1
+    await kept
+    await turns(1)  # what wakes this task holds it yet
+    del kept
+    assert not under_way
 
 
 # -- functions that give one -------------------------------------------------------------------------------------------
