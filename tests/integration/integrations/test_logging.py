@@ -212,3 +212,22 @@ def test_what_cannot_be_used_is_refused_where_it_is_made() -> None:
     ):
         with pytest.raises(ClientError, match=why):
             RocketMQHandler(**options)  # type: ignore[arg-type]
+
+
+def test_what_other_libraries_log_arrives(cluster: BlockingCluster) -> None:
+    loguru = pytest.importorskip("loguru", reason="loguru is not installed: pip install 'rmq[frameworks]'")
+    structlog = pytest.importorskip("structlog", reason="structlog is not installed: pip install 'rmq[frameworks]'")
+    handler = RocketMQHandler("others", namesrv=cluster.namesrv_addr)
+    number = loguru.logger.add(handler, format="{message}")
+    standard = logging.getLogger("shop.structured")
+    standard.addHandler(handler)
+    try:
+        loguru.logger.warning("by loguru")
+        render = structlog.processors.JSONRenderer(sort_keys=True)
+        structlog.wrap_logger(standard, processors=[render]).warning("by structlog", order=7)
+    finally:
+        loguru.logger.remove(number)
+        standard.removeHandler(handler)
+        handler.close()
+    assert (handler.sent, handler.lost) == (2, 0)
+    assert sorted(bodies(cluster, "others")) == ["by loguru", '{"event": "by structlog", "order": 7}']
