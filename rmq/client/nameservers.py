@@ -77,7 +77,7 @@ class NameServers:
         #: As they were given, and of those that are names the addresses they lead to.
         self._given: list[str] = []
         self._resolved: dict[str, list[str]] = {}
-        self._turns = Turns(())
+        self._turns = Turns((), world.clock.monotonic)
         self.update(addresses)
 
     @property
@@ -167,6 +167,8 @@ class NameServers:
     ) -> Command:
         """Ask the servers in turn until one answers; each but the last gets a share of the time (field case B088).
 
+        So does the last one where it is only to confirm what another one has said.
+
         :param timeout: seconds for all of them together.
         :param doubted: whether an answer is believed only when every server that answers gives one like it: one that
             has just been started knows nothing.
@@ -199,7 +201,7 @@ class NameServers:
             if rest <= 0:
                 break
             try:
-                reply = await self._remoting.request(address, command, rest / question.left)
+                reply = await self._remoting.request(address, command, rest / question.shares)
             except TransportError as failed:
                 question.failed(failed)
                 log.debug("the name server %s does not answer: %s", address, failed)

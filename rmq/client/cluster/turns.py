@@ -26,6 +26,11 @@ __all__ = ["Doubt", "Question", "Turns", "knows_no_topic"]
 #: Whether an answer may be that of a server which does not know yet.
 Doubt = Callable[[Command], bool]
 
+#: Seconds for which a server that left a question without an answer is not asked to confirm what another one says.
+SILENT_SECONDS = 5.0
+#: Seconds within which a question that fails has cost nothing.
+_AT_ONCE = 0.1
+
 
 def knows_no_topic(reply: Command) -> bool:
     """The doubt about a topic that does not exist."""
@@ -33,10 +38,16 @@ def knows_no_topic(reply: Command) -> bool:
 
 
 class Turns:
-    """The servers: one is asked while it works, the next one when it does not."""
+    """The servers: one is asked while it works, the next one when it does not.
 
-    def __init__(self, servers: Iterable[str]) -> None:
+    :param clock: seconds, only going forward.
+    """
+
+    def __init__(self, servers: Iterable[str], clock: Callable[[], float]) -> None:
+        self.clock = clock
         self.servers = list(servers)
+        #: Servers that left their last question without an answer, and when.
+        self._silent: dict[str, float] = {}
         #: Whose turn it is, by position.
         self.at = 0
 
@@ -50,6 +61,19 @@ class Turns:
         old = self.servers[self.at] if self.servers else None
         self.servers = list(servers)
         self.at = self.servers.index(old) if old in self.servers else 0
+        self._silent = {server: since for server, since in self._silent.items() if server in self.servers}
+
+    def heard(self, server: str, since: float, *, answered: bool) -> None:
+        """A server was asked at ``since``. One that refuses at once costs nothing, and may be asked again."""
+        if answered:
+            self._silent.pop(server, None)
+        elif (now := self.clock()) - since > _AT_ONCE:
+            self._silent[server] = now
+
+    def silent(self, server: str) -> bool:
+        """Whether a server has just left a question without an answer."""
+        since = self._silent.get(server)
+        return since is not None and self.clock() - since < SILENT_SECONDS
 
     def ask(self, doubted: Doubt | None = None) -> Question:
         """A question to them.
@@ -61,13 +85,15 @@ class Turns:
 
 
 class Question:
-    """One question, asked until an answer can be believed or everybody was asked."""
+    """One question, asked until an answer can be believed or everybody was asked who may answer."""
 
     def __init__(self, turns: Turns, doubted: Doubt | None) -> None:
         self._turns = turns
         self._doubted = doubted
         self._servers = turns.servers
         self._at = turns.at
+        #: When it was put to the server whose turn it is.
+        self._since = turns.clock()
         #: Servers that may still be asked, the one whose turn it is among them.
         self.left = len(self._servers)
         #: The answer, once there is one.
@@ -80,10 +106,16 @@ class Question:
         """Who is to be asked now; None: nobody any more."""
         return self._servers[self._at] if self.left else None
 
+    @property
+    def shares(self) -> int:
+        """Among how many the time left is shared: with an answer in hand a part of it is for what comes after."""
+        return self.left + (self.reply is not None)
+
     def failed(self, error: TransportError) -> None:
         """The server did not answer."""
         self.error = error
         at = self._at
+        self._turns.heard(self._servers[at], self._since, answered=False)
         self._next()
         # Questions side by side fail together: the first of them moves on, the others find that done.
         if self._turns.servers is self._servers and self._turns.at == at:
@@ -91,6 +123,7 @@ class Question:
 
     def answered(self, reply: Command) -> None:
         """The server answered."""
+        self._turns.heard(self._servers[self._at], self._since, answered=True)
         doubtful = self.reply
         if self._doubted is not None and self._doubted(reply):
             # Of answers that are all doubtful one that says something is better than one that knows nothing.
@@ -106,3 +139,8 @@ class Question:
     def _next(self) -> None:
         self._at = (self._at + 1) % len(self._servers)
         self.left -= 1
+        # Who is away would take all questions about new topics the time that they have.
+        while self.left and self.reply is not None and self._turns.silent(self._servers[self._at]):
+            self._at = (self._at + 1) % len(self._servers)
+            self.left -= 1
+        self._since = self._turns.clock()

@@ -94,7 +94,7 @@ class Brokers:
         self._hung: dict[str, float] = {}
         #: What was said last about queues whose offsets were not told.
         self.refused: dict[MessageQueue, ResponseError] = {}
-        self._name_servers = Turns(endpoint.name_servers)
+        self._name_servers = Turns(endpoint.name_servers, self.dial.monotonic)
 
     # -- connections --------------------------------------------------------------------------------------------------
 

@@ -126,7 +126,7 @@ def test_questions_side_by_side_all_find_the_server_that_works(count: int) -> No
     @in_virtual_time
     async def run() -> None:
         made = servers(AddressServer(), "a:1", "b:1")
-        made._turns = Turns(["a:1", "b:1"])
+        made._turns = Turns(["a:1", "b:1"], lambda: 0.0)
         made._remoting = remoting = OneOfTwo()  # type: ignore[assignment]
         question = Command.request(RequestCode.GET_ROUTEINFO_BY_TOPIC)
         await asyncio.gather(*(made.request(question, 3.0) for _ in range(count)))
@@ -241,7 +241,7 @@ async def test_every_address_of_a_name_is_asked() -> None:
 def test_of_doubtful_answers_one_that_says_something_is_kept() -> None:
     route, nothing = Command(ResponseCode.SUCCESS), Command(ResponseCode.TOPIC_NOT_EXIST)
     for answers in ([route, nothing], [nothing, route]):
-        question = Turns(["a:1", "b:2"]).ask(lambda _: True)
+        question = Turns(["a:1", "b:2"], lambda: 0.0).ask(lambda _: True)
         for answer in answers:
             question.answered(answer)
         assert question.reply is route
@@ -292,3 +292,31 @@ async def test_an_error_says_which_name_server_failed_and_no_hint_takes_it_for_a
     error = raised.value.about(queue=MessageQueue("T", "b", 0))
     assert error.address == "10.0.0.1:9876"
     assert error.hint == "mqadmin topicRoute -t T"
+
+
+@pytest.mark.parametrize("first", ["10.0.0.1:1", "10.0.0.2:1"])
+@in_virtual_time
+async def test_who_is_away_takes_half_of_the_time_of_one_question_about_a_new_topic(first: str) -> None:
+    """Field case B088: a send to a new topic asks for it, and all servers are to know whether it is there."""
+
+    class Half:
+        """Stands where the connections are: one of two machines is gone."""
+
+        async def request(self, address: str, command: Command, timeout: float) -> Command:
+            if address == "10.0.0.1:1":
+                await asyncio.sleep(timeout)
+                raise RequestTimeout("nobody says anything")
+            return command.reply(ResponseCode.TOPIC_NOT_EXIST, "no such topic")
+
+    made = servers(AddressServer(), "10.0.0.1:1", "10.0.0.2:1")
+    made._remoting = Half()  # type: ignore[assignment]
+    made._turns.at = made._turns.servers.index(first)
+    now = asyncio.get_running_loop().time
+    for took in (1.5, 0.0, 0.0):
+        began = now()
+        assert await made.route("New", 3.0) is None
+        assert now() - began == took
+    await asyncio.sleep(5)
+    began = now()
+    assert await made.route("New", 3.0) is None
+    assert now() - began == 1.5, "it may be back"
