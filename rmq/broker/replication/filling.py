@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from rmq.broker.replication.master import Extent, MasterStream, Refused, Why
-from rmq.broker.replication.pace import Pace
+from rmq.broker.replication.pace import Pace, Speed
 from rmq.broker.settings import BrokerSettings
 from rmq.broker.store.log.commit_log import CommitLog
 from rmq.runtime.tasks import TaskOwner
@@ -54,6 +54,7 @@ class LogSource:
         self.settings = settings
         self.log = commit_log
         self.tasks = tasks
+        self.speed = Speed()
         self.cold_reads = asyncio.Semaphore(_COLD_READS)
 
 
@@ -74,7 +75,7 @@ class Filling:
         self.wire: Wire | None = None
         #: It has as much as it takes.
         self.paused = False
-        self._pace = Pace()
+        self._pace = Pace(source.speed)
         self._rest: asyncio.TimerHandle | None = None
         #: A read from the disk is under way; what the last one gave, and where that begins.
         self._reading = False
@@ -134,7 +135,7 @@ class Filling:
         now = self._source.clock.monotonic()
         rest = self._pace.on_sent(sent, self._unheard, self._source.log.end, now, now - began)
         if not self._turns.producers_send(now):
-            self._pace.on_through()
+            self._pace.on_free()
         elif rest:
             self._rest = asyncio.get_running_loop().call_later(rest, self._rested)
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rmq.broker.replication import pace as module
-from rmq.broker.replication.pace import Pace
+from rmq.broker.replication.pace import Pace, Speed
 
 TURN = 64 << 10
 END = 1 << 30
@@ -30,7 +30,7 @@ def through(pace: Pace, now: float) -> None:
 
 @pytest.mark.usefixtures("_wide")
 def test_a_part_that_is_due_goes_as_soon_as_the_slave_or_a_producer_gives_the_occasion() -> None:
-    pace, now = Pace(), 5.0
+    pace, now = Pace(Speed()), 5.0
     through(pace, now)
     now += DUE / 2
     for _ in range(20):
@@ -42,7 +42,7 @@ def test_a_part_that_is_due_goes_as_soon_as_the_slave_or_a_producer_gives_the_oc
 
 @pytest.mark.usefixtures("_wide")
 def test_what_is_late_comes_together_but_no_more_than_a_millisecond_s() -> None:
-    pace = Pace()
+    pace = Pace(Speed())
     through(pace, 5.0)
     assert pace.may_go_on(0, END, 9.0)
     assert [sent(pace, 9.0) for _ in range(4)] == [0, 0, 0, 0.001]
@@ -50,7 +50,7 @@ def test_what_is_late_comes_together_but_no_more_than_a_millisecond_s() -> None:
 
 @pytest.mark.usefixtures("_wide")
 def test_what_producers_add_comes_on_top() -> None:
-    pace, later, end = Pace(), 5.00005, END + 10 * TURN
+    pace, later, end = Pace(Speed()), 5.00005, END + 10 * TURN
     through(pace, 5.0)
     assert not pace.may_go_on(0, END, 5.0)
     assert pace.may_go_on(0, end, later)
@@ -62,7 +62,7 @@ def test_what_producers_add_comes_on_top() -> None:
 
 @pytest.mark.usefixtures("_wide")
 def test_a_slave_that_is_near_says_what_it_has_before_it_gets_more() -> None:
-    pace = Pace()
+    pace = Pace(Speed())
     through(pace, 5.0)
     assert not pace.may_go_on(3 * TURN, END, 5.1)
     assert pace.may_go_on(2 * TURN, END, 5.1)
@@ -72,7 +72,7 @@ def test_a_slave_that_is_near_says_what_it_has_before_it_gets_more() -> None:
 
 @pytest.mark.usefixtures("_wide")
 def test_one_that_cannot_in_time_gets_what_is_due_all_the_same() -> None:
-    pace, now = Pace(), 5.0
+    pace, now = Pace(Speed()), 5.0
     through(pace, now)
     for _ in range(5):
         assert not pace.may_go_on(10 * TURN, END, now + 0.0009)
@@ -87,7 +87,7 @@ def test_one_that_cannot_in_time_gets_what_is_due_all_the_same() -> None:
 
 @pytest.mark.usefixtures("_wide")
 def test_a_machine_that_is_slow_rests_as_long_as_it_was_busy_whatever_is_heard() -> None:
-    pace = Pace()
+    pace = Pace(Speed())
     through(pace, 5.0)
     assert pace.may_go_on(0, END, 6.0)
     assert [sent(pace, 6.0, kept=0.01) for _ in range(4)] == [0, 0, 0, 0.04]
@@ -97,18 +97,50 @@ def test_a_machine_that_is_slow_rests_as_long_as_it_was_busy_whatever_is_heard()
 
 @pytest.mark.usefixtures("_wide")
 def test_a_backlog_that_ends_leaves_nothing_to_the_next() -> None:
-    pace = Pace()
+    pace = Pace(Speed())
     for _ in range(100):  # as fast as it goes, while nobody sends
         sent(pace, 5.0, kept=0.01)
-        pace.on_through()
+        pace.on_free()
     assert sent(pace, 5.0 + DUE / 2) == 0.001
     assert pace.may_go_on(0, END, 5.0 + 1.1 * DUE)
 
 
 def test_a_turn_waits_for_the_word_of_the_one_before_it_or_for_a_millisecond() -> None:
-    pace = Pace()
+    pace = Pace(Speed())
     assert sent(pace, 5.0) == 0.001
     assert not pace.may_go_on(TURN, END, 5.0009)
     assert pace.may_go_on(0, END, 5.0009)
     pace.on_rested(END, 5.001)
     assert [sent(pace, 5.001, unheard=turns * TURN) for turns in (2, 3)] == [0, 0]
+
+
+def test_slaves_share_the_speed_and_who_takes_little_leaves_the_rest() -> None:
+    speed = Speed()
+    slaves = [Pace(speed) for _ in range(16)]
+    slow, rests = slaves[0], dict.fromkeys(slaves, 5.0)
+    took = dict.fromkeys(slaves, 0)
+    now, seconds = 5.0, 0.2
+    while now < 5.0 + seconds:
+        now += 0.0001
+        for pace in slaves:
+            if now >= rests[pace] or pace.may_go_on(0, END, now):
+                rests[pace] = now + max(sent(pace, now), 0.02 if pace is slow else 0.0)
+                took[pace] += TURN
+    assert sum(took.values()) == pytest.approx(seconds * module._SPEED, rel=0.1)
+    others = [size for pace, size in took.items() if pace is not slow]
+    assert max(others) < 2 * min(others)
+    assert sum(others) / 15 > 1.05 * took[slow] > 0
+
+
+def test_each_gets_what_producers_add() -> None:
+    speed = Speed()
+    slaves = [Pace(speed) for _ in range(3)]
+    for pace in slaves:
+        for _ in range(2):
+            sent(pace, 5.0, kept=0.0)
+    for pace in slaves:
+        assert not pace.may_go_on(0, END, 5.0)
+        assert pace.may_go_on(0, END + 4 * TURN, 5.0)
+        for _ in range(4):
+            sent(pace, 5.0, end=END + 4 * TURN, kept=0.0)
+        assert not pace.may_go_on(0, END + 4 * TURN, 5.0)
