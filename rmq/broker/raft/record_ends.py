@@ -49,17 +49,43 @@ class RecordEnds:
         :raises LogsParted: they are no records.
         """
         at, base = self._ends[-1], end - len(data)
-        file_size = self._file_size
-        while at + 8 <= end:
-            size, magic = _head(data, at - base) if at >= base else _head(self._read(at, 8))
-            room = file_size - at % file_size
-            if not 8 <= size <= (room if magic == BLANK_MAGIC or room < LARGEST else LARGEST):
-                raise LogsParted(f"the leader's log has no record at {at}")
+        while at < base and at + 8 <= end:
+            size = self._size(at, *_head(self._read(at, 8)))
             if at + size > end:
                 break
             at += size
+        if at >= base:
+            at = base + self._walk(data, at - base, base)
         if at > self._ends[-1]:
             self._ends.append(at)
+
+    def _walk(self, data: bytes, at: int, base: int) -> int:
+        """Behind the last whole record from a position on.
+
+        :param base: commit-log offset of the first byte.
+        """
+        have = len(data)
+        last = have - 8
+        # Where a file ends, sizes are looked at closely.
+        near = min(have, self._file_size - base % self._file_size - LARGEST)
+        while at <= last:
+            size, magic = _head(data, at)
+            if at >= near or magic == BLANK_MAGIC or not 8 <= size <= LARGEST:
+                self._size(base + at, size, magic)
+            if at + size > have:
+                break
+            at += size
+        return at
+
+    def _size(self, at: int, size: int, magic: int) -> int:
+        """The size of a record, if one can have it.
+
+        :raises LogsParted: none can.
+        """
+        room = self._file_size - at % self._file_size
+        if not 8 <= size <= (room if magic == BLANK_MAGIC or room < LARGEST else LARGEST):
+            raise LogsParted(f"the leader's log has no record at {at}")
+        return size
 
     def cut(self, to: int, known: int) -> None:
         """The log ends there now.

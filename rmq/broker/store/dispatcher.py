@@ -37,6 +37,8 @@ _entry = ENTRY.pack
 #: Tags whose codes are kept, and the bytes of the longest of them.
 _MOST_TAGS = 4096
 _LONGEST_TAGS = 256
+#: Bytes of the log put as they were told before the loop gets its turn: a millisecond.
+_TOLD_IN_A_TURN = 1 << 20
 #: Entries of a queue, so that every byte of its files has a number.
 _MOST_ENTRIES = 1 << 58
 
@@ -142,7 +144,8 @@ class Dispatcher:
         """Put what was told of the log from ``start`` on; whether any of it was."""
         if self.multi_dispatch is not None:
             return False
-        at, touched = start, self._touched
+        at = turn = start
+        touched = self._touched
         while (told := self.told.take(at, stop)) is not None:
             try:
                 if not self.told.put(told, self.index_from, touched):
@@ -155,8 +158,10 @@ class Dispatcher:
             if dispatched is not None:
                 dispatched(told, list(touched))
             touched.clear()
-            await asyncio.sleep(0)
-            stop = min(stop, self._log.end)
+            if at - turn >= _TOLD_IN_A_TURN:
+                turn = at
+                await asyncio.sleep(0)
+                stop = min(stop, self._log.end)
         return at > start
 
     async def _put_keys(self, feed: IndexFeed, run: Run) -> None:

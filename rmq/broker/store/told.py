@@ -26,6 +26,9 @@ goes on by one is seen when they are put.
 
 from __future__ import annotations
 
+import sys
+from array import array
+from itertools import accumulate
 from struct import Struct, error
 from typing import NamedTuple
 from zlib import crc32
@@ -46,7 +49,8 @@ _keys = Struct(">iq8x").iter_unpack
 _places = PLACE.iter_unpack
 _own = fields("queue_id", "queue_offset", "physical_offset", "sys_flag")
 _start = Struct(">ii").unpack_from
-_MAGICS = (MAGIC_V1, MAGIC_V2)
+#: Numbers of an index entry, of four bytes each.
+_WORDS = INDEX_ENTRY_SIZE // 4
 #: Bit of the sys flag: the message is in no queue.
 _IN_NO_QUEUE = 0x4
 #: No store time is so late, ms.
@@ -120,20 +124,36 @@ class Told(NamedTuple):
             raise ReplicationError(f"a leader tells of {keys} keys in {len(data) - at} bytes")
         return cls(start, end, stamp, crc, queues, None if keys == _NO_INDEX else data[at:])
 
-    def hashes(self) -> list[tuple[int, int]] | None:
-        """What goes into the index: (hash, commit-log offset) of each key, in the order of the records.
+    def hashes(self) -> list[tuple[int, int]]:
+        """What goes into the index: (hash, commit-log offset) of each key, in the order of the records."""
+        return list(_keys(self.keys or b""))
 
-        None where there is no such order, or they are of no record of the span.
-        """
+    def words(self) -> array[int]:
+        """The same as the entries are, in five numbers each."""
+        words = array("i", self.keys or b"")
+        if sys.byteorder == "little":
+            words.byteswap()
+        return words
+
+    def has_good_keys(self) -> bool:
+        """Whether the keys are of records of the span, in their order."""
         if not self.keys:
-            return []
-        hashes = list(_keys(self.keys))
-        offsets = [offset for _, offset in hashes]
-        in_order = offsets == sorted(offsets) and self.start <= offsets[0] and offsets[-1] < self.end
-        return hashes if in_order and min(hashes)[0] >= 0 else None
+            return True
+        words = self.words()
+        halves, lows = words[1::_WORDS], memoryview(words[2::_WORDS]).cast("B").cast("I").tolist()
+        if halves.count(halves[0]) == len(halves):
+            base = halves[0] << 32
+            in_order = lows == sorted(lows) and self.start <= base + lows[0] and base + lows[-1] < self.end
+        else:
+            offsets = [offset for _, offset in self.hashes()]
+            in_order = offsets == sorted(offsets) and self.start <= offsets[0] and offsets[-1] < self.end
+        return in_order and min(words[0::_WORDS]) >= 0
 
     def fits(self, data: bytes) -> bool:
-        """Whether it is of these bytes of the log, which lie between its offsets, and they are as they were sent."""
+        """Whether it is of these bytes of the log, which lie between its offsets, and they are as they were sent.
+
+        Sizes add up to the span, so that every record is where its entry says.
+        """
         start, queues = self.start, self.queues
         if len(data) != self.end - start or crc32(data) != self.crc:
             return False
@@ -142,31 +162,35 @@ class Told(NamedTuple):
         else:
             told = [place for queue in queues for place in _places(queue.entries)]
             told.sort()
-        at, have = 0, len(data) - FIXED_SIZE
-        for offset, size in told:
-            if offset - start != at or at > have:
-                return False
-            found, magic = _start(data, at)
-            if found != size or magic not in _MAGICS or size < FIXED_SIZE:
-                return False
-            at += size
-        if at != len(data) or store_time(data, 0) != self.stamp or store_time(data, told[-1][0] - start) != self.stamp:
+        sizes = [size for _, size in told]
+        offsets = [offset for offset, _ in told]
+        offsets.append(self.end)
+        if list(accumulate(sizes, initial=start)) != offsets or min(sizes) < FIXED_SIZE:
+            return False
+        last = offsets[-2] - start
+        if (
+            store_time(data, 0) != self.stamp
+            or store_time(data, last) != self.stamp
+            or _start(data, last)[0] != sizes[-1]
+        ):
             return False
         return all(_begins(queue, data, start) for queue in queues)
 
 
 def _begins(queue: ToldQueue, data: bytes, base: int) -> bool:
-    """Whether the first of a queue's records says that it is that entry of that queue, and where it is.
+    """Whether the first of a queue's records is one, where it says that it is, and that entry of that queue.
 
     :param base: commit-log offset of the first byte.
     """
-    offset, _ = PLACE.unpack_from(queue.entries)
+    offset, size = PLACE.unpack_from(queue.entries)
     at = offset - base
+    if _start(data, at) not in ((size, MAGIC_V1), (size, MAGIC_V2)):
+        return False
     queue_id, index, physical, sys_flag = _own(data, at)
     if (queue_id, index, physical) != (queue.queue_id, queue.first, offset) or sys_flag & _IN_NO_QUEUE:
         return False
     try:
-        _, _, name_at, behind = fitted(data, at, _start(data, at)[0])
+        _, _, name_at, behind = fitted(data, at, size)
     except ProtocolError:
         return False
     return data[name_at:behind] == queue.topic.encode()

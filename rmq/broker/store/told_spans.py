@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 from collections import deque
 
-from rmq.broker.store.index.putting import put_all
+from rmq.broker.store.index.index import Index
+from rmq.broker.store.index.putting import put_all, put_each
 from rmq.broker.store.parts import OnDisk
 from rmq.broker.store.queues.misfits import Misfits
 from rmq.broker.store.state import ENTRY_SIZE, PLACE, Queue
@@ -87,8 +88,7 @@ class ToldSpans:
             or (self._damaged.parts and self._damaged.bytes_in(start, end))
         ):
             return False
-        hashes = told.hashes() if indexed else []
-        if hashes is None or not told.fits(data):
+        if (indexed and not told.has_good_keys()) or not told.fits(data):
             if not self._warned:
                 self._warned = True
                 log.warning(
@@ -108,11 +108,21 @@ class ToldSpans:
             self._queues.note([queue], count)
             touched[queue] = None
         self.put_bytes += end - start
-        if index_from > start:
-            hashes = [one for one in hashes if one[1] >= index_from]
-        if hashes and self._index is not None:
-            put_all(self._index, hashes, told.stamp, _refused)
+        if indexed and told.keys and self._index is not None:
+            self._put_keys(self._index, told, index_from)
         return True
+
+    @staticmethod
+    def _put_keys(index: Index, told: Told, index_from: int) -> None:
+        if index_from > told.start:
+            hashes = [one for one in told.hashes() if one[1] >= index_from]
+            if hashes:
+                put_all(index, hashes, told.stamp, _refused)
+            return
+        try:
+            index.put_words(told.words(), told.stamp)
+        except Exception:
+            put_each(index, told.hashes(), told.stamp, _refused)
 
     def _next_of(self, told: Told) -> dict[Queue, bytes] | None:
         """The queues that get entries, if each of these is simply the next of its queue."""

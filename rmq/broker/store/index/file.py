@@ -41,6 +41,8 @@ _header = Struct(">qqqqii")
 _rows = Rows("iqii")
 _entries = _rows.packs
 _INT_MAX = 0x7FFFFFFF
+#: An entry as numbers of 4 bytes: hash, the halves of the offset, seconds, the entry before it.
+_WORDS = INDEX_ENTRY_SIZE // 4
 _PIECE = 256 << 10
 _EMPTY = bytes(_PIECE)
 _UNFINISHED = (1 << 63) - 1
@@ -160,20 +162,8 @@ class IndexFile:
         table = self._slots
         number = self.count
         stop = min(len(hashes), first + self.capacity - number)
-        if table is None or stop <= first:
+        if table is None or stop <= first or (seconds := self._begun(stamp, hashes[first][1])) < 0:
             return first
-        if number <= 1:
-            self.begin_timestamp = stamp
-            self.begin_offset = hashes[first][1]
-        begin = self.begin_timestamp
-        # In a file times count from its beginning on.
-        seconds = (stamp - begin) // 1000 if begin > 0 else 0
-        if seconds < 0:
-            if stamp < begin - AHEAD_MS:
-                return first
-            seconds = 0
-        elif seconds > _INT_MAX:
-            seconds = _INT_MAX
         slots = self.slots
         used = 0
         fields: list[int] = []
@@ -197,6 +187,60 @@ class IndexFile:
         self.end_timestamp = stamp
         self.end_offset = hashes[stop - 1][1]
         return stop
+
+    def put_words(self, words: array[int], first: int, stamp: int) -> int:
+        """:meth:`put_many` of entries as another index has them: hashes and offsets are taken, nothing else.
+
+        :param words: five of each entry.
+        """
+        table = self._slots
+        number = self.count
+        stop = min(len(words) // _WORDS, first + self.capacity - number)
+        if table is None or stop <= first:
+            return first
+        new = words[_WORDS * first : _WORDS * stop]
+        if (seconds := self._begun(stamp, _offset_in(new, 0))) < 0:
+            return first
+        slots = self.slots
+        befores: list[int] = []
+        add = befores.append
+        hashes = new[0::_WORDS]
+        for value in hashes:
+            slot = value % slots
+            add(table[slot])
+            table[slot] = number
+            number += 1
+        try:
+            end_offset = _offset_in(new, len(new) - _WORDS)
+            new[3::_WORDS] = array("i", (seconds,)) * (stop - first)
+            new[4::_WORDS] = array("i", befores)
+            if sys.byteorder == "little":
+                new.byteswap()
+            self._buffer += memoryview(new).cast("B")
+        except BaseException:
+            for value, before in zip(reversed(hashes), reversed(befores), strict=True):
+                table[value % slots] = before  # no slot may name an entry that is not there
+            raise
+        self.slot_count += befores.count(0)
+        self.count = number
+        self.end_timestamp = stamp
+        self.end_offset = end_offset
+        return stop
+
+    def _begun(self, stamp: int, offset: int) -> int:
+        """What entries of this store time say of it; an empty file begins with them. -1: another file has to take them.
+
+        :param offset: commit-log offset of the first of them.
+        """
+        if self.count <= 1:
+            self.begin_timestamp = stamp
+            self.begin_offset = offset
+        begin = self.begin_timestamp
+        # In a file times count from its beginning on.
+        seconds = (stamp - begin) // 1000 if begin > 0 else 0
+        if seconds < 0:
+            return -1 if stamp < begin - AHEAD_MS else 0
+        return min(seconds, _INT_MAX)
 
     def seconds_of(self, stamp: int) -> int:
         """What an entry says of the store time of its message, ms: times count from the file's beginning on."""
@@ -365,3 +409,8 @@ def _swapped(raw: bytes) -> bytes:
     if sys.byteorder == "little":
         values.byteswap()
     return values.tobytes()
+
+
+def _offset_in(words: array[int], at: int) -> int:
+    """The commit-log offset in the entry at a position."""
+    return words[at + 1] << 32 | words[at + 2] & 0xFFFFFFFF

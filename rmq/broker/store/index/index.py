@@ -5,6 +5,7 @@ Putting is on the hot path and touches memory only. Files are made, written and 
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 
@@ -50,15 +51,31 @@ class Index:
         :param stamp: the messages' store time, ms.
         :raises OSError: too many wait to be written, and cannot be.
         """
-        refused = self.writer.refuses
-        if refused is not None:
-            raise OSError(refused.errno, refused.strerror, refused.filename)
         files = self._files
+        self._check_takes()
         size = len(hashes)
         at = files[-1].put_many(hashes, 0, stamp) if files else 0
         while at < size:
             self._disk.begin()
             at = files[-1].put_many(hashes, at, stamp)
+
+    def put_words(self, words: array[int], stamp: int) -> None:
+        """:meth:`put_many` of entries as another index has them.
+
+        :param words: five of each, four bytes each; hashes are not negative, offsets ascend.
+        """
+        files = self._files
+        self._check_takes()
+        size = len(words) * words.itemsize // INDEX_ENTRY_SIZE
+        at = files[-1].put_words(words, 0, stamp) if files else 0
+        while at < size:
+            self._disk.begin()
+            at = files[-1].put_words(words, at, stamp)
+
+    def _check_takes(self) -> None:
+        refused = self.writer.refuses
+        if refused is not None:
+            raise OSError(refused.errno, refused.strerror, refused.filename)
 
     def put(self, value: int, offset: int, stamp: int) -> None:
         """Add one key."""

@@ -37,6 +37,23 @@ def test_the_rest_of_a_file_is_a_record_too() -> None:
     assert log.upto(450) == 450
 
 
+@pytest.mark.parametrize("size", [7, 201, (32 << 20) + 1])
+def test_a_record_is_no_larger_than_its_file_has_room(size: int) -> None:
+    file = 64 << 20  # a record may be as large as half of it
+    start = file - 300
+    ends = RecordEnds(lambda at, count: b"", file, start)
+    data = record(100)
+    ends.written(start + 100, data)
+    assert ends.last == start + 100
+    with pytest.raises(LogsParted):
+        ends.written(start + 110, size.to_bytes(4, "big") + record(12)[4:10])
+    ends.written(start + 300, record(200))
+    assert ends.last == file
+    large = RecordEnds(lambda at, count: b"", file, 0)
+    large.written(100, record(40) + (32 << 20).to_bytes(4, "big") + record(60)[4:])
+    assert large.last == 40
+
+
 def test_a_cut_is_where_a_record_ends_or_behind_the_last_whole_one() -> None:
     log = Written(record(100) + record(120) + record(90))
     for end in (100, 220, 310):
