@@ -2,7 +2,9 @@
 
 Three members of ours, three of Java's DLedger, and a broker of ours alone, on the cores that there are. First their
 CPU: 1 KB messages at 256 in flight, rounds interleaved and the others stopped meanwhile; CPU of all members is counted,
-until every one has everything. Then leaders are killed (``kill -9``) under two kinds of load, which see other things:
+until every one has everything, in its queues, too, and of nothing else. A message costs more CPU where other processes
+keep the other cores busy, and three members do: two brokers that are no group, loaded at once, show how much. Then
+leaders are killed (``kill -9``) under two kinds of load, which see other things:
 
 - probe: one message to each member every 10 ms, whoever leads: how long the group takes nothing.
 - Java's producer 4.9.8 with ``pollNameServerInterval`` of a second, as it comes: how long an application sends nothing,
@@ -24,13 +26,14 @@ import statistics
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmark.program import BenchmarkError, compile_load, run_load
-from benchmark.replication import PATIENT, cpu_ns, end_of, judged, wait_for
+from benchmark.program import BenchmarkError, Result, compile_load, run_load
+from benchmark.replication import PATIENT, cpu_ns, end_of, judged, trails, wait_for
 from benchmark.servers import JAVA, JAVA_OPTIONS, OURS, PROPERTIES, check_java
 from rmq.protocol.command import Command
 from rmq.protocol.errors import RMQError
@@ -59,52 +62,58 @@ class Contender:
         self.name = name
         self.cluster = cluster
         self.group = group
+        self._tells_lag = not name.startswith("java")
         #: CPU of all members for each message, microseconds, and messages a second, by round.
         self.cpu: list[float] = []
         self.rates: list[float] = []
 
     @property
-    def leader(self) -> Broker:
-        return self.cluster.brokers[0] if self.group is None else self.group.members[self.group.leader()]
+    def leaders(self) -> list[Broker]:
+        """Those that messages are sent to."""
+        return self.cluster.brokers if self.group is None else [self.group.members[self.group.leader()]]
 
     def signal(self, number: int) -> None:
         for broker in self.cluster.brokers:
             os.kill(broker.daemon.pid, number)
 
     def _same(self) -> bool:
-        return len({end_of(broker) for broker in self.cluster.brokers}) == 1
+        brokers = self.cluster.brokers
+        if self.group is not None and len({end_of(broker) for broker in brokers}) > 1:
+            return False
+        return not self._tells_lag or not any(trails(broker) for broker in brokers)
 
     def round(self, program: Path, seconds: float) -> None:
         self.signal(signal.SIGCONT)
         try:
-            leader = self._ready(program)
+            leaders = self._ready(program)
             wait_for(self._same, f"{self.name}: all members have everything")
             before = [cpu_ns(broker) for broker in self.cluster.brokers]
-            result = run_load(
-                program, "send", leader.addr, connections=16, in_flight=16, body=1024, seconds=seconds,
-                server_pid=leader.daemon.pid,
-            )  # fmt: skip
-            if result.problem:
-                raise BenchmarkError(f"benchmark: {self.name}: {result.problem}")
+            with ThreadPoolExecutor(len(leaders)) as pool:
+                results = list(pool.map(lambda leader: _load(program, leader, seconds), leaders))
+            for result in results:
+                if result.problem:
+                    raise BenchmarkError(f"benchmark: {self.name}: {result.problem}")
+            acknowledged = sum(result.acknowledged for result in results)
             wait_for(self._same, f"{self.name}: all members have everything")
             used = [cpu_ns(broker) - was for broker, was in zip(self.cluster.brokers, before, strict=True)]
-            self.cpu.append(sum(used) / 1e3 / result.acknowledged)
-            self.rates.append(result.rate)
-            each = ", ".join(f"{one / 1e3 / result.acknowledged:.1f}" for one in used)
+            self.cpu.append(sum(used) / 1e3 / acknowledged)
+            self.rates.append(sum(result.rate for result in results))
+            each = ", ".join(f"{one / 1e3 / acknowledged:.1f}" for one in used)
             print(
-                f"  {self.name:<12} {result.rate:>9.0f}/s  {self.cpu[-1]:>6.1f} us CPU a message ({each})", flush=True
+                f"  {self.name:<12} {self.rates[-1]:>9.0f}/s  {self.cpu[-1]:>6.1f} us CPU a message ({each})",
+                flush=True,
             )
         finally:
             self.signal(signal.SIGSTOP)
 
-    def _ready(self, program: Path) -> Broker:
-        """The member that leads, as soon as it takes messages again."""
+    def _ready(self, program: Path) -> list[Broker]:
+        """Those that messages are sent to, as soon as they take them again."""
         until = time.monotonic() + _SETTLE
         while True:
-            leader = self.leader
+            leaders = self.leaders
             try:
-                if not run_load(program, "send", leader.addr, messages=100, seconds=5).problem:
-                    return leader
+                if not any(run_load(program, "send", one.addr, messages=100, seconds=5).problem for one in leaders):
+                    return leaders
             except BenchmarkError:
                 if time.monotonic() > until:
                     raise
@@ -120,6 +129,13 @@ class Contender:
         self.cluster.stop()
 
 
+def _load(program: Path, broker: Broker, seconds: float, warm: float = 0.5) -> Result:
+    return run_load(
+        program, "send", broker.addr, connections=16, in_flight=16, body=1024, seconds=seconds, warm=warm,
+        server_pid=broker.daemon.pid,
+    )  # fmt: skip
+
+
 def throughput(program: Path, options: argparse.Namespace) -> list[tuple[str, float, str, float]]:
     """All contenders turn by turn; what is to be judged."""
     made: list[Contender] = []
@@ -128,6 +144,7 @@ def throughput(program: Path, options: argparse.Namespace) -> list[tuple[str, fl
     try:
         alone = start_cluster(OURS, properties=settings, our_namesrv=True)
         made.append(Contender("alone", alone, None))
+        made.append(Contender("two alone", start_cluster(OURS, brokers=2, properties=settings, our_namesrv=True), None))
         group = start_group(OURS, properties={key: value for key, value in settings.items() if key != "brokerRole"})
         made.append(Contender("group", group.cluster, group))
         if not options.no_java:
@@ -136,7 +153,8 @@ def throughput(program: Path, options: argparse.Namespace) -> list[tuple[str, fl
         for one in made:
             # The JVM compiles what runs often.
             warm = 20.0 if one.name.startswith("java") and not options.quick else 1.0
-            run_load(program, "send", one.leader.addr, connections=16, in_flight=16, body=1024, seconds=warm)
+            for leader in one.leaders:
+                _load(program, leader, warm)
             one.signal(signal.SIGSTOP)
         for number in range(options.rounds):
             for one in made if number % 2 == 0 else made[::-1]:
@@ -148,6 +166,10 @@ def throughput(program: Path, options: argparse.Namespace) -> list[tuple[str, fl
     for name, one in by.items():
         print(f"{name:<14}{statistics.median(one.rates):>9.0f}/s {one.per_second:>9.0f} messages a CPU second")
     checks = [("messages a CPU second, group / alone", by["group"].per_second / by["alone"].per_second, ">=", 0.6)]
+    busy = by["group"].per_second / by["two alone"].per_second
+    print(
+        f"messages a CPU second, group / two brokers that are no group and keep the cores busy as it does: {busy:.2f}"
+    )
     if "java dledger" in by:
         ratio = by["group"].per_second / by["java dledger"].per_second
         checks.append(("messages a CPU second, group / Java's group", ratio, ">=", 2.5))

@@ -14,13 +14,12 @@ from collections.abc import Callable
 from rmq.broker.store.dispatcher import Dispatcher
 from rmq.broker.store.log.durability import Durability
 from rmq.broker.store.log.reader import LogReader
-from rmq.broker.store.log.record_runs import Run
+from rmq.broker.store.log.record_runs import Run, stored
 from rmq.broker.store.parts import OnDisk, StoreGround
 from rmq.broker.store.queues.writer import QueueWriter
 from rmq.broker.store.state import Queue
 from rmq.broker.store.told import Told
 from rmq.broker.store.trouble import Trouble
-from rmq.protocol.record import store_time
 
 __all__ = ["CatchUp"]
 
@@ -165,8 +164,12 @@ class CatchUp:
             self._durability.on_dispatched(run.end, touched)
             return
         commit_log = self._log
-        for at, *_ in run.records:
-            self._stamped(run.base + at, store_time(run.data, at))
+        stamps = stored(run)
+        if stamps and stamps[0] >= commit_log.stamp and stamps == sorted(stamps):
+            commit_log.stamp = stamps[-1]
+        else:
+            for (at, *_), stamp in zip(run.records, stamps, strict=True):
+                self._stamped(run.base + at, stamp)
         commit_log.checksums.dispatched(run)
         self._writer.check()
         self._durability.on_dispatched(run.base + run.end, touched)

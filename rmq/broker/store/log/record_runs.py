@@ -14,10 +14,13 @@ from zlib import crc32
 from rmq.broker.store.log.records import check
 from rmq.protocol.record import FIXED_SIZE, HEAD_SIZE, MAGIC_V1, fields, places
 
-__all__ = ["Run", "Seen", "Topics", "take"]
+__all__ = ["Run", "Seen", "Topics", "stored", "take"]
 
 _head = fields("size", "magic", "body_crc", "queue_id", "queue_offset", "physical_offset", "sys_flag", "body_size")
 _length = Struct(">h").unpack_from
+#: Where the store time is, and where behind an IPv6 host, which this bit of the sys flag tells of.
+_long = Struct(">q").unpack_from
+_STORED, _STORED_V6, _BORN_V6 = 56, 68, 0x10
 #: More than this is looked at in slices, so that the loop goes on between them.
 _MOST = 1000
 _MOST_BYTES = 4 << 20
@@ -44,6 +47,14 @@ class Run(NamedTuple):
     def up_to(self, number: int) -> Run:
         """The same, where the record at some position is none."""
         return Run(self.data, self.base, self.records[:number], self.records[number][0], 0)
+
+
+def stored(run: Run) -> list[int]:
+    """The store time of each record, ms."""
+    data = run.data
+    return [
+        _long(data, at + (_STORED_V6 if sys_flag & _BORN_V6 else _STORED))[0] for at, _, sys_flag, *_ in run.records
+    ]
 
 
 def take(data: bytes, at: int, base: int, stop: int, file_end: int, topics: Topics, *, crc: bool) -> Run:
