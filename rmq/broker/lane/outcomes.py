@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from rmq.broker.kinds import FIFO, SHARDING_KEY
@@ -34,6 +35,7 @@ log = logging.getLogger(__name__)
 #: Whom to answer of one send: connection, opaque or None for oneway, queue id, whether it waits for durability, and the
 #: request when it is answered in full. A plain tuple: one is made for every message.
 Ack = tuple["Conn", int | None, int, bool, Command | None]
+_opaque, _waits = itemgetter(1), itemgetter(3)
 
 
 class Outcomes:
@@ -157,11 +159,39 @@ class Outcomes:
 
     def _hold(self, span: Span, puts: list[Put], acks: list[Ack]) -> None:
         """Answer WAIT=false now, the rest when the log is as durable as configured up to the span's end."""
-        waiting: dict[Conn, list[tuple[Ack, tuple[int, int]]]] = {}
-        sizes: dict[Conn, int] = {}
+        offsets = span.offsets
         # A group may take back what it has not committed: nobody is told before that it is stored.
         in_group = self._store.settings.group
-        for ack, put, offset in zip(acks, puts, span.offsets, strict=True):
+        if None in map(_opaque, acks) or not (in_group or all(map(_waits, acks))):
+            acks, puts, offsets = self._answered(puts, acks, offsets, in_group)
+        held: list[tuple[UnansweredSends, list[Ack], list[tuple[int, int]]]] = []
+        first, count = 0, len(acks)
+        while first < count:
+            # The sends of a connection were read together.
+            conn = acks[first][0]
+            behind = first + 1
+            while behind < count and acks[behind][0] is conn:
+                behind += 1
+            of_conn = acks[first:behind]
+            size = sum([len(put[1]) + len(put[2]) for put in puts[first:behind]])
+            sends = UnansweredSends(self._pressure, conn, behind - first, size, _code(of_conn[0]))
+            held.append((sends, of_conn, offsets[first:behind]))
+            first = behind
+        if held:
+
+            def answers(code: int) -> Answers:
+                return [
+                    (sends.answer(code), self._answer_all(code, of_conn, places)) for sends, of_conn, places in held
+                ]
+
+            self._store.acks.hold(span.end, answers(0), answers)
+
+    def _answered(
+        self, puts: list[Put], acks: list[Ack], offsets: list[tuple[int, int]], in_group: bool
+    ) -> tuple[list[Ack], list[Put], list[tuple[int, int]]]:
+        """Answer those that wait for nothing; the others, and what was stored of them."""
+        waiting: tuple[list[Ack], list[Put], list[tuple[int, int]]] = ([], [], [])
+        for ack, put, offset in zip(acks, puts, offsets, strict=True):
             conn = ack[0]
             oneway = ack[1] is None
             if oneway or not (ack[3] or in_group):
@@ -169,30 +199,17 @@ class Outcomes:
                     conn.send(self._answer(0, ack, [offset]))
                 if self._latency is not None:
                     self._latency.add(_code(ack), 0, conn.read_at, result="oneway" if oneway else "success")
-                continue
-            of_conn = waiting.get(conn)
-            if of_conn is None:
-                of_conn = waiting[conn] = []
-                sizes[conn] = 0
-            of_conn.append((ack, offset))
-            sizes[conn] += len(put[1]) + len(put[2])
-        if waiting:
-            pressure = self._pressure
-            senders = [
-                (UnansweredSends(pressure, conn, len(of_conn), sizes[conn], _code(of_conn[0][0])), of_conn)
-                for conn, of_conn in waiting.items()
-            ]
+            else:
+                waiting[0].append(ack)
+                waiting[1].append(put)
+                waiting[2].append(offset)
+        return waiting
 
-            def answers(code: int) -> Answers:
-                return [(sender.answer(code), self._answer_all(code, of_conn)) for sender, of_conn in senders]
-
-            self._store.acks.hold(span.end, answers(0), answers)
-
-    def _answer_all(self, code: int, sends: list[tuple[Ack, tuple[int, int]]]) -> bytes:
+    def _answer_all(self, code: int, acks: list[Ack], offsets: list[tuple[int, int]]) -> bytes:
         """The answers to sends of one connection; most are plain."""
         template, lengths = self._answers.template, self._answers.lengths
         out: list[bytes] = []
-        for ack, offset in sends:
+        for ack, offset in zip(acks, offsets, strict=True):
             _, opaque, queue_id, _, request = ack
             if request is None:
                 index, physical = offset
