@@ -151,6 +151,24 @@ async def test_answers_wait_for_the_flush_unless_they_need_not(scene: FrontScene
     assert len(await scene.stored()) == 4
 
 
+@in_front(flushDiskType="SYNC_FLUSH")
+async def test_each_connection_gets_its_held_answers_with_their_places(scene: FrontScene) -> None:
+    one, two, three = scene.line(), scene.line(), scene.line()
+    one.came(send(), slow(b"y"), to_queue(1, b"z"))
+    two.came(send(oneway=True), send())
+    three.came(send())
+    scene.tick(one, two, three)
+    assert [line.sent for line in (one, two, three)] == [[], [], []]
+    await asyncio.sleep(1)
+    assert [len(line.sent) for line in (one, two, three)] == [1, 1, 1]
+    assert [[(answer.opaque, *place(answer)) for answer in line.answers()] for line in (one, two, three)] == [
+        [(1, "0", "0"), (2, "0", "1"), (3, "1", "0")],
+        [(2, "0", "3")],
+        [(1, "0", "4")],
+    ]
+    assert scene.front.pressure.held == one.owed_bytes == two.owed_bytes == three.owed_bytes == 0
+
+
 # -- one that fails ----------------------------------------------------------------------------------------------------
 
 
