@@ -9,7 +9,6 @@ from rmq.broker.store.store import Store
 from rmq.broker.topics.table import TopicTable
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
-from rmq.protocol.names import is_lmq
 from rmq.remoting.conn import Conn
 from rmq.remoting.router import handles
 
@@ -47,7 +46,7 @@ class MaintenanceAdmin:
         """316: drop the queues of topics that do not exist any more."""
         log.info("%s cleans queues of unknown topics", conn.peer)
         for topic in self._store.queues.topics():
-            if topic not in self._topics and not self._topics.is_system(topic) and not is_lmq(topic):
+            if self._topics.is_left(topic):
                 self._store.delete_topic(topic)
             await asyncio.sleep(0)
         await self._store.deletions.saved()

@@ -125,6 +125,10 @@ class TopicTable:
     def __contains__(self, topic: object) -> bool:
         return topic in self._topics
 
+    def is_left(self, topic: str) -> bool:
+        """Whether queues of this name are of no topic: none is there, and none that a group may still keep."""
+        return not (topic in self or topic in self._drafts or self.is_system(topic) or names.is_lmq(topic))
+
     def __len__(self) -> int:
         return len(self._topics)
 

@@ -17,7 +17,6 @@ from rmq.broker.parts import Counted, Ground, Members, Tables
 from rmq.broker.stats import BrokerStats
 from rmq.broker.topics.lmq_topics import LmqTopicTable
 from rmq.broker.topics.table import TopicTable
-from rmq.protocol.names import is_lmq
 from rmq.remoting.latency import CallLatency
 
 __all__ = ["make_counted", "make_members", "make_tables"]
@@ -31,7 +30,7 @@ def make_tables(ground: Ground) -> Tables:
     groups = (LmqGroupTable if lmq else GroupTable)(world, settings, path("subscriptionGroup.json"))
     filters = ConsumerFilters(world, settings, path("consumerFilter.json"))
     store.bit_map = filters.bit_map
-    store.retention.is_gone = lambda topic: not (topic in topics or topics.is_system(topic) or is_lmq(topic))
+    store.retention.is_gone = topics.is_left
     return Tables(topics, groups, LmqOffsetTable() if lmq else OffsetTable(), filters)
 
 
