@@ -15,6 +15,7 @@ import pytest
 
 from rmq.aio import MessageQueue, Producer, PushConsumer
 from rmq.broker.raft.driver import RaftDriver
+from rmq.broker.raft.member_log import MemberLog
 from rmq.broker.store.log.group_durability import GroupDurability
 from rmq.broker.store.store import Store
 from rmq.client.message import Message
@@ -275,7 +276,7 @@ def committed_when_it_is_written(patch: pytest.MonkeyPatch) -> None:
 
     def early(self: RaftDriver) -> None:
         appended(self)
-        self._store.committed(self._log.end)
+        self._store.committed(self._store.log.end)
 
     patch.setattr(RaftDriver, "_appended", early)
 
@@ -293,19 +294,19 @@ def everything_is_shown_at_a_start(patch: pytest.MonkeyPatch) -> None:
 def nothing_is_cut(patch: pytest.MonkeyPatch) -> None:
     """What a leader takes back stays."""
 
-    async def cut(self: RaftDriver, to: Position) -> None:
+    async def cut(self: MemberLog, to: Position, *, whole: bool) -> None:
         self._path.cut(to)
 
-    patch.setattr(RaftDriver, "_cut", cut)
+    patch.setattr(MemberLog, "cut", cut)
 
 
 def a_torn_log_is_kept(patch: pytest.MonkeyPatch) -> None:
     """A member says that it has what a power cut has torn out of its log."""
 
-    async def keep(self: RaftDriver) -> None:
+    async def keep(self: MemberLog) -> None:
         """Cut nothing."""
 
-    patch.setattr(RaftDriver, "_cut_torn", keep)
+    patch.setattr(MemberLog, "cut_torn", keep)
 
 
 async def what_a_leader_has_alone() -> None:

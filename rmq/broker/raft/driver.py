@@ -9,10 +9,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from rmq.broker.raft.answering import Answering
+from rmq.broker.raft.member_log import BROKEN, MemberLog
 from rmq.broker.raft.met import number
-from rmq.broker.raft.record_ends import RecordEnds
 from rmq.broker.raft.sidecar import Kept, Sidecar
-from rmq.broker.raft.spans import Spans
 from rmq.broker.raft.wire import SpanTold, Word
 from rmq.broker.store.log.gate import Gate
 from rmq.broker.store.store import Store
@@ -23,7 +22,7 @@ from rmq.raft.effects import Became, Begin, Commit, Cut, Effect, Reset, Role, Sa
 from rmq.raft.members import Members
 from rmq.raft.messages import Append, Message
 from rmq.raft.node import RaftNode
-from rmq.raft.position import LogsParted, Position, TermPath
+from rmq.raft.position import LogsParted, Position
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import World
 
@@ -33,10 +32,6 @@ log = logging.getLogger(__name__)
 
 #: Seconds until a member that failed begins anew, and between two notes of what is committed.
 _AGAIN, _NOTE = 1.0, 1.0
-#: A store that cannot keep what it is given takes part in nothing: others lead, and are counted.
-_BROKEN = (
-    Gate.NOT_READABLE | Gate.NOT_WRITABLE | Gate.DISK_FULL | Gate.FSYNC_FAILED | Gate.WRITE_FORBIDDEN | Gate.NOT_OWNED
-)
 
 
 class RaftDriver:
@@ -64,7 +59,7 @@ class RaftDriver:
         self._now, self._now_ms = world.clock.monotonic, world.clock.now_ms
         self._draw = world.random.random
         self._store = store
-        self._log = store.log
+        self._commit_log = store.log
         self._members = members
         self._sidecar = sidecar
         self._answering = Answering(send)
@@ -76,9 +71,8 @@ class RaftDriver:
         self.tasks = TaskOwner("raft")
         #: Told when the role, the term or the leader is another one.
         self.on_change: list[Callable[[], None]] = []
-        #: Told up to where the log is committed, and where it was cut back to.
-        self.on_committed: list[Callable[[int], None]] = []
-        self.on_cut: list[Callable[[int], None]] = []
+        #: Its log, which tells what is committed, and what was cut away.
+        self.log = MemberLog(store, sidecar, kept, send, on_disk=on_disk)
         #: The state machine; None while this member is not one: it begins anew after a failure, or has to stop.
         self.node: RaftNode | None = None
         #: The term in which it leads, once that is carried out.
@@ -90,17 +84,11 @@ class RaftDriver:
         self.parted: str | None = None
         #: Elections that were won here, and times that a failure had it begin anew.
         self.won = self.failures = 0
-        #: Bytes that the others have sent, and when they said anything last, by the wall clock; 0 = never.
-        self.taken = self.heard_ms = 0
+        #: When the others said anything last, by the wall clock; 0 = never.
+        self.heard_ms = 0
         self._number = number(kept.met.disk)
         #: As ``raft/vote`` has it: term, vote, and the number of a disk that is not counted yet.
         self._hard = (kept.term, kept.vote, self._number if kept.returning else 0)
-        self._path = _path_of(kept.starts, self._log.start, self._log.end, empty=not self._log.segments)
-        self._spans = Spans(self._log, send)
-        self._ends = RecordEnds(self._spans.read, self._log.file_size, self._path.end)
-        self._noted = kept.commit
-        #: Up to where the group has said that its log is committed.
-        self._said = 0
         self._effects: deque[Effect] = deque()
         #: An effect is being carried out: others wait.
         self._busy = False
@@ -121,27 +109,12 @@ class RaftDriver:
             store.tell(self._made)
         if self._on_disk:
             store.events.flushed.append(self._flushed)
-        self.tasks.every(_NOTE, self._note, "note")
+        self.tasks.every(_NOTE, self.log.note, "note")
         try:
-            await self._cut_torn()
+            await self.log.cut_torn()
             await self._begin()
         except (OSError, RMQError) as error:
             self._fail(error)
-
-    async def _cut_torn(self) -> None:
-        """Take nothing for stored behind the first hole in what was not known to be on the disk.
-
-        A plain broker keeps good records behind a torn one. A member would say that it has all of them.
-        """
-        store = self._store
-        parts = {*store.recovered.damages, *store.damaged.parts}
-        holes = [part.start for part in parts if self._noted <= part.start < self._log.end]
-        if holes:
-            log.warning(
-                "the log is torn at %d, and its last %d bytes are taken from the group again",
-                min(holes), self._log.end - min(holes),
-            )  # fmt: skip
-            await self._truncate(min(holes))
 
     async def stop(self) -> None:
         """Take part in nothing any more."""
@@ -152,30 +125,11 @@ class RaftDriver:
             if what in told:
                 told.remove(what)  # type: ignore[arg-type]
         await self.tasks.close()
-        await self._note()
+        await self.log.note()
 
     async def _begin(self) -> None:
-        """Make the node of what is there, all of which gets to the disk first."""
-        store, commit_log = self._store, self._log
-        if commit_log.gate & _BROKEN:
-            raise StoreError(commit_log.gate_reason())
-        # What queues have is records, and behind the last of those are more, and perhaps half of one.
-        known = max(commit_log.start, *(queue.max_phys for queue in store.queues), 0)
-        await self._spans.warm(known, commit_log.end)
-        self._ends.begin(known)
-        self._ends.written(commit_log.end)
-        if commit_log.segments and commit_log.end > self._ends.last:
-            await self._truncate(self._ends.last)
-        empty = not commit_log.segments
-        self._path = _path_of(self._path.starts, commit_log.start, commit_log.end, empty=empty)
-        if empty:
-            self._ends.begin(self._path.end)
-        while self._on_disk and store.flusher.flushed < commit_log.end:
-            if store.flusher.failed:
-                raise StoreError(commit_log.gate_reason())
-            store.flusher.request()
-            await asyncio.sleep(0.01)
-        path = TermPath(self._path.starts, self._path.start, self._path.end)
+        """Make the node of what is there."""
+        path = await self.log.begin()
         term, vote, returning = self._hard
         self.node = RaftNode(self._members, path, term, vote, self._now(), self._draw, returning)
         self._after()
@@ -222,7 +176,7 @@ class RaftDriver:
 
         :raises OSError: that cannot be kept.
         """
-        if self._log.end > self._log.start:
+        if self._commit_log.end > self._commit_log.start:
             self.part(
                 f"{self._sidecar.folder} is gone, and the log beside it is there: what this member had promised is "
                 "lost, and nobody knows whose log that is; start it with an empty store, and it gets the group's"
@@ -248,17 +202,6 @@ class RaftDriver:
         except (OSError, RMQError) as error:
             self._fail(error)
 
-    async def _note(self) -> None:
-        """What is committed, and on the disk here, may be shown right after the next start, and has no holes then."""
-        end = self._store.durable_end()
-        if end > self._noted:
-            try:
-                await self._sidecar.save_commit(end)
-            except OSError as error:
-                log.warning("how far the log is committed could not be noted: %s", error)
-            else:
-                self._noted = end
-
     # -- events
 
     def step(self, message: Word) -> None:
@@ -280,7 +223,7 @@ class RaftDriver:
         node, term, told = self.node, message.term, message.told
         if node is None or (node.leader, node.term) != (message.source, term) or self.leads is not None:
             return
-        if all(self._path.contains(Position(term, end)) for end in (told.start, told.end)):
+        if self.log.is_of(term, told.start, told.end):
             self._store.told(told)
 
     def lost(self, member: str) -> None:
@@ -298,26 +241,25 @@ class RaftDriver:
         node = self.node
         if node is None:
             return
-        if self._log.gate & _BROKEN:
-            self._fail(StoreError(self._log.gate_reason()))
+        if self._commit_log.gate & BROKEN:
+            self._fail(StoreError(self._commit_log.gate_reason()))
             return
-        if node.path.start < self._log.start <= node.commit:
-            node.deleted(self._log.start)
-            self._path.forget(self._log.start)
+        if node.path.start < self._commit_log.start <= node.commit:
+            node.deleted(self._commit_log.start)
+            self.log.deleted()
         effects = node.tick(self._now()) if self._now() >= node.due else []
         self._do(effects)
 
     def _appended(self) -> None:
         """The store of a leader has appended messages."""
-        node, end = self.node, self._log.end
+        node, end = self.node, self._commit_log.end
         try:
             if node is None:
                 raise LogsParted(f"messages were appended up to {end} by a member that does not lead")
-            self._path.grow(end)
-            self._ends.whole(end)
+            last = self.log.appended(end)
             effects = node.appended(end)
             if not self._on_disk:
-                effects += node.stored(self._path.last)
+                effects += node.stored(last)
         except LogsParted as error:
             self._fail(error)
             return
@@ -330,7 +272,7 @@ class RaftDriver:
         """The store has made queue entries and keys of what it has appended, or is about to say so."""
         if self.leads is not None:
             message = SpanTold(self.leads, self._members.me, told)
-            if told.end > self._path.end:
+            if told.end > self.log.known:
                 self._untold.append(message)
             else:
                 self._tell_of_span(message)
@@ -340,9 +282,9 @@ class RaftDriver:
             self._tell_all(message)
 
     def _flushed(self, to: int) -> None:
-        end = self._ends.before(to)
-        if self.node is not None and end >= 0:
-            self._do(self.node.stored(self._path.through(Position(0, end))))
+        stored = self.log.flushed(to)
+        if self.node is not None and stored is not None:
+            self._do(self.node.stored(stored))
 
     # -- effects
 
@@ -366,9 +308,9 @@ class RaftDriver:
 
     def _keep_gate(self) -> None:
         if self.takes_messages:
-            self._log.gate &= ~Gate.SLAVE
+            self._commit_log.gate &= ~Gate.SLAVE
         else:
-            self._log.gate |= Gate.SLAVE
+            self._commit_log.gate |= Gate.SLAVE
 
     def open(self) -> None:
         """The services of a master run, or do not any more: the gate follows."""
@@ -377,7 +319,7 @@ class RaftDriver:
     @property
     def is_settled(self) -> bool:
         """Whether a leader's log is committed, and all of it in queues: a master can begin."""
-        node, commit_log = self.node, self._log
+        node, commit_log = self.node, self._commit_log
         if node is None or self.leads != node.term:
             return False
         return node.commit >= commit_log.end and self._store.dispatcher.done and not self._effects
@@ -430,10 +372,10 @@ class RaftDriver:
         match effect:
             case Send(to, message):
                 if isinstance(message, Append) and message.after.end > message.before.end:
-                    return self._spans.send(to, message)
+                    return self.log.send(to, message)
                 self._send(to, message)
             case Commit(end):
-                self._committed(end)
+                self.log.committed(end, whole=self.leads is not None)
             case Write(start, after, data):
                 self._write(start, after, data)
             case Became(role, term, leader):
@@ -441,43 +383,26 @@ class RaftDriver:
             case Save(term, vote, returning):
                 return self._save(term, vote, returning)
             case Begin(at):
-                return self._begin_term(at)
+                return self.log.begin_term(at)
             case Cut(to):
-                return self._cut(to)
+                return self.log.cut(to, whole=self.leads is not None)
             case Reset(at):
-                return self._reset(at)
+                return self.log.reset(at)
         return None
 
-    def _committed(self, end: int) -> None:
-        self._said = end
-        known = end if self.leads is not None else self._ends.before(end)
-        if known >= 0:
-            self._ends.committed(known)
-            self._store.committed(known)
-            for tell in self.on_committed:
-                tell(known)
-
     def _write(self, start: int, after: Position, data: bytes) -> None:
-        size, at, done = self._log.file_size, start, 0
-        while done < len(data):
-            part = data[done : done + size - at % size]
-            self._store.append_raw(at, part)
-            at += len(part)
-            done += len(part)
-        self.taken += done
-        self._path.grow(after.end)
-        self._ends.written(after.end, data)
+        last = self.log.write(start, after, data)
         self._trouble.over()
         node = self.node
         if node is not None and not self._on_disk:
-            self._effects.extend(node.stored(self._path.through(Position(0, self._ends.last))))
+            self._effects.extend(node.stored(last))
 
     def _became(self, role: Role, term: int, leader: str | None) -> None:
         self.leads = term if role is Role.LEADER else None
         self.leader = leader
         if role is Role.LEADER:
             self.won += 1
-            log.info("this member leads the group in term %d, from offset %d on", term, self._log.end)
+            log.info("this member leads the group in term %d, from offset %d on", term, self._commit_log.end)
         elif leader is not None:
             log.info("%s leads the group in term %d", leader, term)
         self._keep_gate()
@@ -492,46 +417,3 @@ class RaftDriver:
         if self.returning and not returning:
             log.info("this member has everything back that its lost disk had, and is counted again")
         self._hard = (term, vote, returning)
-
-    async def _begin_term(self, at: Position) -> None:
-        starts = (*self._path.starts, at)
-        await self._sidecar.save_terms(starts)
-        self._path.begin(at.term)
-
-    async def _cut(self, to: Position) -> None:
-        committed = min(self._noted, self._log.end)
-        if to.end < committed:
-            raise LogsParted(f"a leader takes back what is committed: the log from {to} up to {committed}")
-        if to.end < self._log.end:
-            await self._truncate(to.end)
-            known = max(self._log.start, *(queue.max_phys for queue in self._store.queues), 0)
-            await self._spans.warm(known, to.end)
-            self._ends.cut(to.end, known)
-            # Where records end before that was not known when it was said that they are committed.
-            self._committed(self._said)
-        self._path.cut(to)
-        await self._sidecar.save_terms(self._path.starts)
-
-    async def _truncate(self, to: int) -> None:
-        await self._store.truncate(to)
-        for tell in self.on_cut:
-            tell(to)
-
-    async def _reset(self, at: Position) -> None:
-        if self._log.end > self._log.start:
-            raise LogsParted(
-                f"this member lacks what the others have deleted already: its log ends at {self._log.end}, and the "
-                f"leader's begins at {at.end}; start it with an empty store, and it gets the group's"
-            )
-        if self._log.segments:
-            await self._log.vacate()
-        await self._sidecar.save_terms((at,))
-        self._path.reset(at)
-        self._ends.begin(at.end)
-
-
-def _path_of(starts: tuple[Position, ...], start: int, end: int, *, empty: bool) -> TermPath:
-    """The terms of the log that a start has found."""
-    if empty:  # it begins where the first bytes are to go
-        start = end = starts[0].end
-    return TermPath(starts, start, end)

@@ -94,8 +94,8 @@ class Group:
             tell=self._say_of_span,
         )  # fmt: skip
         await self._changes.load(min(kept.commit, end), new=kept.new)
-        driver.on_committed.append(self._changes.committed)
-        driver.on_cut.append(self._changes.cut)
+        driver.log.on_committed.append(self._changes.committed)
+        driver.log.on_cut.append(self._changes.cut)
         driver.on_change.append(self._driver_changed)
         self._links = Links(
             world, settings, self.peers, self.meetings, self._meet, self._hear, self._lose,
@@ -258,7 +258,7 @@ class Group:
         if driver is None or links is None:
             return SlaveStatus(None, False, self._store.log.end, 0, 0, 0, 0, 0, self.missing, 0)
         return SlaveStatus(
-            self.leader_address, driver.leader in links.connected, self._store.log.end, driver.taken, 0, 0,
+            self.leader_address, driver.leader in links.connected, self._store.log.end, driver.log.taken, 0, 0,
             driver.heard_ms, driver.heard_ms, self.missing, 0,
         )  # fmt: skip
 
