@@ -66,6 +66,23 @@ async def test_gather_makes_no_task_of_a_send() -> None:
 
 
 @in_virtual_time
+async def test_a_send_that_waits_is_one_object_besides_its_message() -> None:
+    """What the interpreter's collector looks at, again and again, is what very many that wait cost."""
+    async with ScriptedCluster("a") as c, producer(c, topics=["T"], back_pressure_for_async_send_num=10) as p:
+        answer_later(c.brokers["a"], 1.0)
+        messages = [Message("T", b"x") for _ in range(1_000)]
+        gc.collect()
+        before = len(gc.get_objects())
+        gathered = asyncio.gather(*map(p.send, messages))
+        await asyncio.sleep(0.5)
+        gc.collect()
+        assert 1_000 <= len(gc.get_objects()) - before < 1_500
+        gathered.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await gathered
+
+
+@in_virtual_time
 async def test_nothing_is_sent_before_it_is_awaited() -> None:
     async with ScriptedCluster("a") as c, producer(c) as p:
         message = Message("T", "at first")
