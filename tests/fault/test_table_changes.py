@@ -17,6 +17,8 @@ from rmq.aio import AdminClient, Message, MessageQueue, Producer, PushConsumer, 
 from rmq.broker.app import BrokerApp
 from rmq.broker.raft.changes import TableChanges
 from rmq.broker.replication import metadata
+from rmq.broker.store.log.gate import Gate
+from rmq.broker.store.own import own_message
 from rmq.broker.store.state import Queue
 from rmq.broker.topics.changes import APPLIED, TOPIC, Change
 from rmq.broker.topics.table import TopicTable
@@ -281,6 +283,96 @@ async def test_a_start_goes_on_where_the_tables_end() -> None:
             assert app.topics.applied == before[APPLIED]
         changes = [app.group._changes.applied for app in apps if app.group is not None]
         assert changes == [0, 5, 0], "an old change was applied to newer tables, or one was not"
+
+
+@in_virtual_time
+async def test_what_comes_to_a_topic_while_its_deletion_is_not_committed_goes_with_it() -> None:
+    async with place() as group:
+        await group.topic("Old", 2)
+        await group.send("Old", b"old", 0)
+        app = group.cluster.members[group.leader]
+        queue = app.store.queues.get("Old", 0)
+        assert queue is not None
+        app.forgetting.begin_topic("Old")
+        assert app.topics.get("Old") is None
+        assert app.topics.told_of("Old") is not None, "name servers were told that it is gone"
+        assert not app.topics.is_left("Old"), "its queues would be removed"
+        with pytest.raises(ResponseError, match="is being deleted"):
+            app.topics.put(TopicConfig("Old", 1, 1))
+        late = own_message(queue, b"late", {}, 0, app.ground.store_host)
+        app.store.append([late])  # what was delayed, say
+        await group.cluster.alike()
+        for name, member in group.cluster.members.items():
+            assert member.topics.get("Old") is None, name
+            assert not member.store.queues.all("Old"), name
+        await group.topic("Old", 1)
+        await group.send("Old", b"new", 0)
+        await group.cluster.alike()
+        for name in group.cluster.members:
+            assert await group.cluster.bodies(name, "Old") == [b"new"], name
+
+
+@in_virtual_time
+async def test_settings_without_end_are_refused() -> None:
+    async with place() as group:
+        with pytest.raises(ResponseError, match=r"topic Large take \d+ bytes, and 65536 at most"):
+            await group.admin.create_and_update_topics(
+                group.at, [TopicConfig("Large", attributes={"+a": "b" * 65_536})]
+            )
+        with pytest.raises(ResponseError, match="topic Odd is not changed: perm=99"):
+            await group.topic("Odd", perm=99)
+        assert all(app.topics.get("Large") is None for app in group.cluster.members.values())
+        assert all(app.topics.get("Odd") is None for app in group.cluster.members.values())
+
+
+@in_virtual_time
+async def test_a_leader_that_takes_no_messages_takes_no_changes() -> None:
+    async with place() as group:
+        app = group.cluster.members[group.leader]
+        app.store.log.gate |= Gate.DISK_FULL
+        with pytest.raises(ResponseError, match="topic Full is not changed: the store takes no messages"):
+            app.topics.put(TopicConfig("Full"))
+        assert app.topics.get("Full") is None
+        assert app.groups.find("reads") is not None, "a group that reads must go on while the disk is full"
+        app.store.log.gate &= ~Gate.DISK_FULL
+
+
+@pytest.mark.parametrize("behind", [False, True])
+def test_a_member_that_knows_nothing_takes_the_tables_from_its_leader(
+    behind: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its leader was a plain broker; or the changes are from before the log that a member gets."""
+    monkeypatch.setattr(metadata, "_GROUP_FIRST", 0.5)
+
+    @in_virtual_time
+    async def scene() -> None:
+        async with GroupCluster(seed=3) as cluster:
+            first = cluster.members[await cluster.led_by()]
+            first.topics.journal = None  # as a plain broker makes topics
+            first.topics.put(TopicConfig("Plain", 3, 3))
+            first.topics.journal = first.groups.journal
+            if behind:
+                first.topics.applied = 1 << 40  # changes that nobody has in its log any more
+            others = [app for app in cluster.members.values() if app is not first]
+            await eventually(lambda: all(app.topics.get("Plain") == TopicConfig("Plain", 3, 3) for app in others), 5)
+            ahead = [app.topics.applied == 1 << 40 for app in others]
+            assert ahead == [False, False], "what is still to come would be left out"
+
+    scene()
+
+
+@in_virtual_time
+async def test_tables_of_before_the_last_change_are_not_taken() -> None:
+    async with place() as group:
+        await group.topic("One", 1)
+        await group.cluster.alike()
+        follower = next(app for app in group.cluster.members.values() if not app.roles.role.leads)
+        old = follower.topics.answer()
+        await group.topic("One", 2)
+        await group.cluster.alike()
+        assert follower.roles.slave is not None
+        await follower.roles.slave.metadata._take_topics(old, same=True)
+        assert follower.topics.get("One") == TopicConfig("One", 2, 2)
 
 
 def _records_nothing(patch: pytest.MonkeyPatch) -> None:
