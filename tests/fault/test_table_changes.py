@@ -286,6 +286,18 @@ async def test_a_start_goes_on_where_the_tables_end() -> None:
 
 
 @in_virtual_time
+async def test_files_of_tables_that_never_change_say_how_far_they_are_too() -> None:
+    async with place() as group:
+        await group.topic("T")
+        await group.cluster.alike()
+        await asyncio.sleep(61)
+        files = group.cluster.simulation.nodes[group.leader].files
+        names = ("topics", "subscriptionGroup", "messageRequestMode")
+        found = {json.loads(files.read(f"/store/config/{name}.json"))[APPLIED] for name in names}
+        assert found == {group.cluster.members[group.leader].topics.applied}
+
+
+@in_virtual_time
 async def test_what_comes_to_a_topic_while_its_deletion_is_not_committed_goes_with_it() -> None:
     async with place() as group:
         await group.topic("Old", 2)

@@ -71,6 +71,8 @@ class TableChanges:
         self._written = 0
         self._lost = False
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        #: By file: up to where it says that it has them.
+        self._noted: dict[str, int | None] = {}
         #: Changes that were applied since the start.
         self.applied = 0
 
@@ -164,6 +166,8 @@ class TableChanges:
         for table in self._tables:
             if new or table.applied is None:
                 table.applied = self._store.log.end if new else 0
+            else:
+                self._noted[table.file.path] = table.applied
         queue = self._store.queues.get(TABLE_CHANGES_TOPIC, 0)
         if queue is not None:
             try:
@@ -229,6 +233,16 @@ class TableChanges:
             for until, waiter in self._waiting:
                 if until > to and not waiter.done():
                     waiter.set_exception(_taken_back())
+
+    def note(self) -> None:
+        """Have every table's file say how far it is, so that a start reads no more than it has to.
+
+        A table that never changes is never written else.
+        """
+        for table in self._tables:
+            if table.applied != self._noted.get(table.file.path):
+                self._noted[table.file.path] = table.applied
+                table.file.changed()
 
     def _apply_committed(self) -> None:
         if self._applying:  # one that is applied has brought another one

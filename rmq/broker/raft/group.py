@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds between two looks whether a leader's log is committed and dispatched, and until a change is tried again.
 _LOOK, _AGAIN = 0.02, 0.5
+#: Seconds between two notes in the files of tables how far they are.
+_NOTED = 60.0
 #: Seconds that a stop waits for another member to lead.
 _HANDOVER = 1.5
 
@@ -117,11 +119,13 @@ class Group:
         await self.driver.start()
         self._links.start()
         self.tasks.serve(self._follow(), "follow")
+        self.tasks.every(_NOTED, self._changes.note, "positions of tables", first=_NOTED)
 
     async def stop(self) -> None:
         """Take part in nothing any more."""
         driver, links = self.driver, self._links
         await self.tasks.close()
+        self._changes.note()
         if driver is not None:
             await driver.stop()
         if links is not None:

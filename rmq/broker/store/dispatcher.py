@@ -41,6 +41,8 @@ _LONGEST_TAGS = 256
 _TOLD_IN_A_TURN = 1 << 20
 #: Entries of a queue, so that every byte of its files has a number.
 _MOST_ENTRIES = 1 << 58
+#: Records of the watched topic before the loop gets its turn.
+_TOLD_AT_ONCE = 50
 
 
 class Dispatcher:
@@ -184,7 +186,7 @@ class Dispatcher:
             and self._queues.unit_code is None
             and not (self._damaged.parts and self._damaged.bytes_in(base, base + run.end))
         )
-        done = 0
+        done = told = 0
         while done < len(records):
             if plain and (done := self._put_plain(run, done, touched)) == len(records):
                 break
@@ -204,6 +206,9 @@ class Dispatcher:
                 log.error("record at %d is in no queue: %s: %s", base + at, type(error).__name__, error)
             if topic == self._watched and self._on_watched is not None:
                 self._on_watched(base + at, bytes(data[at : at + size]))
+                told += 1
+                if not told % _TOLD_AT_ONCE:
+                    await asyncio.sleep(0)
                 for queue in [one for one in touched if self._queues.get(one.topic, one.id) is not one]:
                     del touched[queue]
 
