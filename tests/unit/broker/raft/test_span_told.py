@@ -106,7 +106,7 @@ async def test_a_member_believes_its_leader_alone() -> None:
             replace(told, term=told.term + 1),
             replace(told, source=other),
             replace(told, told=told.told._replace(start=told.told.start - (1 << 40))),
-            replace(told, told=told.told._replace(end=driver._log.end + 1)),
+            replace(told, told=told.told._replace(end=driver._commit_log.end + 1)),
         ):
             driver.step(wrong)
             assert spans.next_after(0) == 1 << 62
