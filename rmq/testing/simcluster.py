@@ -13,15 +13,17 @@ import logging
 import struct
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
+from math import inf
 from typing import Any, Self, TypeVar
 
 from rmq.broker.app import BrokerApp
 from rmq.broker.store.store import Store
-from rmq.client.checks import check_number
+from rmq.client.checks import check_number, typed
 from rmq.client.decode import decode_messages
 from rmq.client.message import MessageExt
-from rmq.protocol.errors import ClientError
+from rmq.client.shown import shown
+from rmq.protocol.errors import ClientError, WrongType
 from rmq.protocol.keywords import keywords
 from rmq.runtime.real import RealClock
 from rmq.runtime.world import World
@@ -39,7 +41,7 @@ _ARRIVAL = 0.2
 _PATIENCE = 3600.0
 
 
-@keywords
+@typed()
 class SimCluster(Cluster):
     """A cluster in virtual time, and the clients that live in it; for coroutines of a :class:`SimLoop`.
 
@@ -134,10 +136,16 @@ class SimCluster(Cluster):
     ) -> None:
         """Let time pass: whatever is due in it happens, in its order, in the brokers and in the clients.
 
-        :raises ValueError: time does not go back.
+        :raises ValueError: time does not go back. :raises WrongType: it is no time.
         """
-        whole = timedelta(days, seconds, minutes=minutes, hours=hours).total_seconds()
-        if whole < 0:
+        whole = 0.0
+        for name, value, length in (
+            ("seconds", seconds, 1), ("minutes", minutes, 60), ("hours", hours, 3600), ("days", days, 86_400),
+        ):  # fmt: skip
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                raise WrongType(f"{name} is {shown(value)}: give a number")
+            whole += value * length
+        if not 0 <= whole < inf:
             raise ValueError(f"time does not go back: advance() is asked for {whole:g} s")
         self._allow(whole)
         await asyncio.sleep(whole + _ARRIVAL)
@@ -155,11 +163,13 @@ class SimCluster(Cluster):
         :raises ClientError: there is no such broker.
         """
         for number in brokers:
+            check_number(number, "the number of a broker set")
             if f"broker-{number}" not in self.simulation.nodes:
                 raise ClientError(f"there is no broker-{number}")
-        prefixes = tuple(f"broker-{number}" for number in brokers)
         for name, node in self.simulation.nodes.items():
-            if node is not self._clients and (not brokers or name.startswith(prefixes)):
+            # A slave is broker-1-1, and broker-10 is another set.
+            of = name.removeprefix("broker-").partition("-")[0]
+            if node is not self._clients and (not brokers or of in map(str, brokers)):
                 self.simulation.net.cut(self._clients.address, node.address)
 
     def heal(self) -> None:
