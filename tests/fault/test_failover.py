@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 
 import pytest
 
-from rmq.aio import MessageQueue, Producer, PushConsumer
+from rmq.aio import MessageQueue, Producer, PullConsumer, PushConsumer
 from rmq.broker.raft.driver import RaftDriver
 from rmq.broker.raft.member_log import MemberLog
 from rmq.broker.store.log.group_durability import GroupDurability
@@ -26,6 +26,7 @@ from tests.support.raft.lives import Load, live
 from tests.support.virtual import eventually, in_virtual_time
 
 _TORTURE = float(os.environ.get("RMQ_TORTURE", "0"))
+_FIRST = MessageQueue("Topic", "group", 0)
 
 
 @pytest.mark.parametrize("seed", range(max(4, round(500 * _TORTURE))))
@@ -67,6 +68,17 @@ async def test_clients_notice_a_pause_and_nothing_else() -> None:
         assert len(cluster.led) >= 4
 
 
+async def _pulled(consumer: PullConsumer) -> bool:
+    """Whether an application that pulls by itself, once a second, gets something within some seconds."""
+    for _ in range(4):
+        try:
+            if (await consumer.pull(_FIRST, "*", 0)).messages:
+                return True
+        except RMQError:
+            await asyncio.sleep(1)
+    return False
+
+
 @pytest.mark.parametrize("way", ["killed and back", "handed over", "cut off"])
 @in_virtual_time
 async def test_consumers_and_senders_in_order_find_the_next_leader_at_once(way: str) -> None:
@@ -83,8 +95,11 @@ async def test_consumers_and_senders_in_order_find_the_next_leader_at_once(way: 
             got.add(bytes(message.body))
 
         await consumer.start()
+        by_hand = PullConsumer("by_hand", namesrv=cluster.namesrv_addr)
+        await by_hand.start()
         await asyncio.sleep(4)
         old = await cluster.led_by()
+        assert (await by_hand.pull(_FIRST, "*", 0)).messages
         match way:
             case "killed and back":
                 await cluster.kill(old)
@@ -100,19 +115,21 @@ async def test_consumers_and_senders_in_order_find_the_next_leader_at_once(way: 
         await eventually(lambda: len(load.acknowledged) > before + 50, 10)
         stored = set(load.acknowledged)
         await eventually(lambda: stored <= got, 4)
+        assert await _pulled(by_hand)
+        await by_hand.shutdown()
         cluster.simulation.net.heal()
         await asyncio.sleep(2)
         async with Producer(
             "in_order", namesrv=cluster.namesrv_addr, retry_times_when_send_failed=0, send_msg_timeout=1.0
         ) as producer:
-            await producer.send(Message("Topic", b"first"), queue=MessageQueue("Topic", "group", 0))
+            await producer.send(Message("Topic", b"first"), queue=_FIRST)
             now = await cluster.led_by()
             await cluster.kill(now)
             await cluster.led_by()
             sent = asyncio.get_running_loop().time()
             while asyncio.get_running_loop().time() < sent + 2:
                 try:
-                    await producer.send(Message("Topic", b"next"), queue=MessageQueue("Topic", "group", 0))
+                    await producer.send(Message("Topic", b"next"), queue=_FIRST)
                     break
                 except RMQError:
                     await asyncio.sleep(0.1)

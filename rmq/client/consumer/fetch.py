@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from dataclasses import dataclass
 
 from rmq.client.consumer.member import Member
@@ -28,8 +27,6 @@ _FULL = 0.05
 _PAUSED = 1.0
 _UNLOCKED = 0.1
 _FLOW_CONTROL = 0.02
-#: Between two questions for one topic's route while pulls of it fail.
-_LOOK_AGAIN = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +87,6 @@ class Fetch:
         self._pulls: dict[ProcessQueue, asyncio.Task[None]] = {}
         #: Queues whose last pull failed: said once while it lasts.
         self._failing: set[MessageQueue] = set()
-        #: Topic -> when its route was asked for because of that.
-        self._looked: dict[str, float] = {}
         #: Nothing is pulled at all; ``ProcessQueue.paused`` is one queue's.
         self.paused = False
 
@@ -211,19 +206,6 @@ class Fetch:
             error,
         )
         await asyncio.sleep(self._settings.pull_time_delay_when_exception)
-        if not expected:
-            await self._look_where(queue.topic)
-
-    async def _look_where(self, topic: str) -> None:
-        """Ask for the route of a topic, unless that was done a moment ago: its queues may have another master now."""
-        now = self._clock.monotonic()
-        if now < self._looked.get(topic, -math.inf) + _LOOK_AGAIN:
-            return
-        self._looked[topic] = now
-        try:
-            await self._instance.refresh_route(topic, self._instance.settings.mq_client_api_timeout)
-        except RMQError as error:
-            log.debug("group %s: route of %s: %s", self._group, topic, error)
 
     async def _offset_illegal(self, pq: ProcessQueue, result: PullResult) -> None:
         """The broker has no such offset: go where it says (21), once, and keep that."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Sequence
 
 from rmq.client.decode import decode_pulled
@@ -11,7 +13,7 @@ from rmq.client.message import MessageQueue
 from rmq.client.results import PullResult, PullStatus
 from rmq.protocol.bodies.heartbeat import SubscriptionData
 from rmq.protocol.codes import RequestCode, ResponseCode
-from rmq.protocol.errors import ResponseError
+from rmq.protocol.errors import ResponseError, RMQError, TransportError
 from rmq.protocol.headers.pull import PullMessageRequest, PullMessageResponse
 from rmq.protocol.sysflags import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 from rmq.runtime.aside import logger
@@ -20,6 +22,8 @@ __all__ = ["Puller"]
 
 log = logger(__name__)
 
+#: Seconds between two questions for one topic's route while pulls of it fail.
+_LOOK_AGAIN = 0.9
 _STATUS = {
     int(ResponseCode.SUCCESS): PullStatus.FOUND,
     int(ResponseCode.PULL_NOT_FOUND): PullStatus.NO_NEW_MSG,
@@ -39,6 +43,11 @@ class Puller:
         self._group = group
         self._hooks = Hooks(hooks, group)
         self._suggested: dict[MessageQueue, int] = {}
+        #: Queues whose last pull found nobody who serves them: they may have another master now.
+        self._doubted: set[MessageQueue] = set()
+        #: Topic -> when its route was asked for because of that, and how many wait for it.
+        self._looked: dict[str, float] = {}
+        self._looking: Counter[str] = Counter()
 
     async def pull(
         self,
@@ -64,9 +73,17 @@ class Puller:
 
         :raises ResponseError: an answer that is none of the four outcomes. :raises TransportError: no answer.
         """
-        result, why = await self._ask(
-            queue, subscription, offset, max_nums, timeout, suspend, commit_offset, post_subscription, max_bytes
-        )
+        if queue in self._doubted:
+            await self._look_where(queue.topic)
+        try:
+            result, why = await self._ask(
+                queue, subscription, offset, max_nums, timeout, suspend, commit_offset, post_subscription, max_bytes
+            )
+        except RMQError as error:
+            if isinstance(error, TransportError) or error.code == ResponseCode.PULL_RETRY_IMMEDIATELY:
+                self._doubted.add(queue)
+            raise
+        self._doubted.discard(queue)
         if why is not None and not result.messages and max_nums > 1:
             result, why = await self._ask(queue, subscription, offset, 1, timeout, 0.0, 0, post_subscription)
         if why is not None:
@@ -91,6 +108,22 @@ class Puller:
             threads = self._instance.application
             result.messages = await self._hooks.filtered(threads, names.queue(queue), result.messages)
         return result
+
+    async def _look_where(self, topic: str) -> None:
+        """Ask for the route of a topic, with who asks already; not again when that was done a moment ago."""
+        instance = self._instance
+        if not self._looking[topic]:
+            now = instance.world.clock.monotonic()
+            if now < self._looked.get(topic, -math.inf) + _LOOK_AGAIN:
+                return
+            self._looked[topic] = now
+        self._looking[topic] += 1
+        try:
+            await instance.refresh_route(topic, instance.settings.mq_client_api_timeout)
+        except RMQError as error:
+            log.debug("group %s: route of %s: %s", self._group, topic, error)
+        finally:
+            self._looking[topic] -= 1
 
     async def _ask(
         self,
@@ -156,4 +189,5 @@ class Puller:
 
     def forget(self, queue: MessageQueue) -> None:
         """Ask the master again: the queue is no longer ours."""
+        self._doubted.discard(queue)
         self._suggested.pop(queue, None)
