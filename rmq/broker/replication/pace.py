@@ -15,6 +15,9 @@ __all__ = ["Pace", "Speed"]
 #: Bytes a second, and how many of them may come late, together.
 _SPEED = 200 << 20
 _BURST = 256 << 10
+#: Bytes that producers have added and that come on top, at most: what they add while a slave reads nothing is its
+#: backlog.
+_MOST_ADDED = 2 << 20
 #: Bytes that a slave has been sent and has not acknowledged, where it can do so in time; and the seconds for that. It
 #: is one turn's: master and slave work by turns then, and leave a core to producers.
 _WINDOW = 64 << 10
@@ -98,5 +101,5 @@ class Pace:
     def _count(self, end: int, now: float) -> None:
         self._speed.count(now)
         if end > self._end >= 0:  # what producers add makes no backlog longer
-            self._added += end - self._end
+            self._added = min(self._added + end - self._end, _MOST_ADDED)
         self._end = end

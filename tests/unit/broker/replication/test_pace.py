@@ -144,3 +144,14 @@ def test_each_gets_what_producers_add() -> None:
         for _ in range(4):
             sent(pace, 5.0, end=END + 4 * TURN, kept=0.0)
         assert not pace.may_go_on(0, END + 4 * TURN, 5.0)
+
+
+def test_what_producers_add_while_a_slave_reads_nothing_is_backlog() -> None:
+    pace = Pace(Speed())
+    assert sent(pace, 5.0) == 0.001
+    end = END + (1 << 30)
+    turns = 0
+    while pace.may_go_on(0, end, 65.0):
+        sent(pace, 65.0, end=end, kept=0.0)
+        turns += 1
+    assert turns * TURN <= 3 << 20
