@@ -333,8 +333,15 @@ class Store:
         :raises OSError: a queue cannot be read.
         """
         if self._of_group is not None:
-            behind = [queue for queue in self.queues if queue.max_phys > end]
-            self._of_group.show(end, [(queue, await self._truncation.behind(queue, end)) for queue in behind])
+            hidden: list[tuple[Queue, int, int]] = []
+            for queue in self.queues:
+                # What is lost here at the end of a queue others of the group may have, and show.
+                seen = self.queues.known_end(queue)
+                if queue.max_phys > end:
+                    hidden.append((queue, await self._truncation.behind(queue, end), seen))
+                elif seen < queue.visible:
+                    queue.visible = max(queue.min, seen)
+            self._of_group.show(end, hidden)
             self.dispatcher.limit = end
 
     def committed(self, end: int) -> None:

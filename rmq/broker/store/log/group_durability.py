@@ -33,16 +33,17 @@ class GroupDurability(Durability):
         """Start from a recovered log that is on disk up to ``end``; none of it is visible before :meth:`show`."""
         self.appended = self.flushed = end
 
-    def show(self, end: int, hidden: list[tuple[Queue, int]]) -> None:
+    def show(self, end: int, hidden: list[tuple[Queue, int, int]]) -> None:
         """The log is known to be committed up to ``end``.
 
-        :param hidden: queues with entries behind that, and where those begin: they are seen when all of the log is.
+        :param hidden: queues with entries behind that, where those begin, and up to where they are seen when all of the
+            log is.
         """
         self.replicated = self.visible = min(end, self.appended)
-        for queue, index in hidden:
+        for queue, index, _ in hidden:
             queue.visible = min(queue.visible, index)
         if hidden:
-            self._ledger.append((self.appended, [(queue, queue.next) for queue, _ in hidden]))
+            self._ledger.append((self.appended, [(queue, seen) for queue, _, seen in hidden]))
 
     def on_committed(self, to: int) -> Answers:
         """The group has everything before ``to``, for ever."""

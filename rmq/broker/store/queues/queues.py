@@ -188,6 +188,11 @@ class QueueTable:
             return 0
         return min(len(queue.tail), ENTRY_SIZE * (queue.next - known[-1][0]))
 
+    def known_end(self, queue: Queue) -> int:
+        """Where a queue ends, without what was left out there."""
+        known = self.left_out.get(queue)
+        return known[-1][0] if known and known[-1][1] == queue.next else queue.next
+
     def filled(self, queue: Queue, end: int) -> None:
         """What was left out of a queue has entries up to ``end``."""
         known = self.left_out.get(queue)

@@ -54,9 +54,20 @@ def test_what_a_start_does_not_know_to_be_committed_is_hidden() -> None:
     durability, queue = GroupDurability(), Queue("T", 0)
     queue.next = queue.visible = 5
     durability.begin(500)
-    durability.show(300, [(queue, 3)])
+    durability.show(300, [(queue, 3, queue.next)])
     assert (durability.visible, queue.visible) == (300, 3)
     durability.on_committed(400)
     assert queue.visible == 3
     durability.on_committed(500)
+    assert queue.visible == 5
+
+
+def test_what_a_start_left_out_behind_what_is_hidden_is_not_shown() -> None:
+    durability, queue = GroupDurability(), Queue("T", 0)
+    queue.next = queue.visible = 6  # the last of them blank: a power cut took its message, which the others have
+    durability.begin(500)
+    durability.show(300, [(queue, 3, 5)])
+    assert queue.visible == 3
+    durability.log_ends(450)
+    durability.on_committed(450)
     assert queue.visible == 5

@@ -355,6 +355,31 @@ def test_a_kill_leaves_what_the_log_has() -> None:
     run(main())
 
 
+def test_what_a_start_leaves_out_is_not_shown_before_the_group_says_what_was_there() -> None:
+    async def main() -> None:
+        pair = await Pair.made()
+        pair.append(6)
+        pair.tell()
+        await pair.commit()
+        ends = [queue.visible for queue in pair.follower.queues]
+        for queue in pair.follower.queues:
+            pair.follower.queues.leave_out(queue, queue.next + 2)
+            queue.visible = queue.next
+        await pair.follower.show(pair.follower.log.end)
+        assert [queue.visible for queue in pair.follower.queues] == ends
+        pair.append(3)
+        pair.tell()  # its places are not the next of their queues: it is read
+        read = pair.leader.log.end - pair.follower.dispatcher.position
+        await pair.commit()
+        pair.append(3)
+        pair.tell()
+        await pair.commit()
+        await pair.alike(pair.leader.log.end - read)
+        await pair.close()
+
+    run(main())
+
+
 def test_a_log_that_begins_late_has_queues_that_do() -> None:
     async def main() -> None:
         pair = await Pair.made()
