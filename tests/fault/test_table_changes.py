@@ -290,11 +290,13 @@ async def test_files_of_tables_that_never_change_say_how_far_they_are_too() -> N
     async with place() as group:
         await group.topic("T")
         await group.cluster.alike()
+        end = group.cluster.members[group.leader].topics.applied
         await asyncio.sleep(61)
         files = group.cluster.simulation.nodes[group.leader].files
         names = ("topics", "subscriptionGroup", "messageRequestMode")
-        found = {json.loads(files.read(f"/store/config/{name}.json"))[APPLIED] for name in names}
-        assert found == {group.cluster.members[group.leader].topics.applied}
+        found = [json.loads(files.read(f"/store/config/{name}.json"))[APPLIED] for name in names]
+        assert end
+        assert min(found) >= end
 
 
 @in_virtual_time
