@@ -27,7 +27,6 @@ from rmq.client.settings import (
     ProducerOptions,
     PushConsumerOptions,
     PushConsumerSettings,
-    TracedSettings,
     check_names,
 )
 from rmq.protocol.errors import ClientError, UnknownOption, WrongType
@@ -85,7 +84,6 @@ class App:
         world: World | None = None,
         **options: Unpack[ClientOptions],
     ) -> None:
-        _check_options(App, options, TracedSettings)
         check_group(name, "DEFAULT_PRODUCER")
         if producer is not None and not isinstance(producer, Mapping):
             raise WrongType(f"producer is {producer!r:.60}: give settings by name")

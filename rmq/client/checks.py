@@ -9,9 +9,10 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, TypeVar, is_typeddict
 
+from rmq.client.foreign import no_setting
 from rmq.client.shown import shown
 from rmq.protocol import names
-from rmq.protocol.errors import ClientError, RMQError, WrongType
+from rmq.protocol.errors import ClientError, RMQError, UnknownOption, WrongType
 from rmq.protocol.keywords import keywords, names_of, no_such
 from rmq.protocol.plain import plain
 from rmq.protocol.queue import MessageQueue
@@ -262,7 +263,7 @@ _CHECKS: dict[str, _Check] = {
 
 def _checking(method: Callable[..., Any], checks: dict[str, _Check | None]) -> Callable[..., Any]:
     in_order = list(checks.items())
-    takes_others = names_of(method)[1]
+    own, takes_others = names_of(method)
 
     def looked_at(value: object, name: str, check: _Check | None) -> object:
         if name != _ANY:
@@ -304,6 +305,10 @@ def _checking(method: Callable[..., Any], checks: dict[str, _Check | None]) -> C
         try:
             values, names = look(given, named)
             return method(self, *values, **names)
+        except UnknownOption as error:
+            if takes_others and error.name in named:  # it may have meant an argument, and no setting
+                raise no_setting(error.name, [*own[1:], *error.known]) from None
+            raise
         except RMQError as error:
             about(error, given, named)
             raise

@@ -4,11 +4,12 @@ that look like Java's milliseconds.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
+from rmq.protocol.errors import UnknownOption
 from rmq.protocol.keywords import nearest
 
-__all__ = ["looks_like_milliseconds", "meant"]
+__all__ = ["looks_like_milliseconds", "meant", "no_setting"]
 
 #: Of clients for Kafka, of rocketmq-client-python, of Spring and of Java where ours are called otherwise.
 _WORDS_OF_OTHERS = {
@@ -30,6 +31,15 @@ def meant(name: str, known: Collection[str]) -> str | None:
     """The setting of ours that somebody may mean: as Java spells it, as other clients call it, or the nearest one."""
     word = _WORDS.get(name.lower().replace("_", ""))
     return word if word in known else nearest(name, known)
+
+
+def no_setting(name: str, known: Iterable[str]) -> UnknownOption:
+    """What is raised for a setting that does not exist."""
+    known = tuple(known)
+    near = meant(name, known)
+    error = UnknownOption(f"no setting {name!r}" + (f": did you mean {near}?" if near else ""))
+    error.name, error.known = name, known
+    return error
 
 
 def looks_like_milliseconds(given: object, default: object) -> bool:

@@ -16,14 +16,14 @@ from typing import Any, Self, TypedDict, TypeVar
 
 from rmq.client.allocate import AllocateMessageQueueStrategy, allocation_strategy
 from rmq.client.checks import check_flag, check_topic, check_word, seconds
-from rmq.client.foreign import looks_like_milliseconds, meant
+from rmq.client.foreign import looks_like_milliseconds, no_setting
 from rmq.client.hooks import Hook
 from rmq.client.message import MessageQueue
 from rmq.client.namespace import Namespace, namespace_of
 from rmq.client.offset_storage import OffsetStorage
 from rmq.client.shown import shown
 from rmq.client.tls import check_tls
-from rmq.protocol.errors import ClientError, UnknownOption, WrongType
+from rmq.protocol.errors import ClientError, WrongType
 from rmq.protocol.frame import MAX_FRAME
 from rmq.protocol.plain import plain
 from rmq.runtime.aside import logger
@@ -650,8 +650,7 @@ def check_names(options: Iterable[str], known: Collection[str]) -> None:
     """:raises UnknownOption: names the option that does not exist, and the nearest one."""
     for name in options:
         if name not in known:
-            near = meant(name, known)
-            raise UnknownOption(f"no setting {name!r}" + (f": did you mean {near}?" if near else ""))
+            raise no_setting(name, known)
 
 
 def _shown(value: object) -> str:

@@ -227,6 +227,10 @@ class NotFound(ClientError):
 class UnknownOption(ClientError, TypeError):
     """A keyword argument that a client does not have: names the nearest one."""
 
+    #: The argument, and what there is.
+    name: str | None = None
+    known: tuple[str, ...] = ()
+
 
 class WrongType(ClientError, TypeError):
     """An argument of another type than the call takes: names it, and says what to give."""

@@ -13,6 +13,7 @@ import pytest
 import rmq
 from rmq import Message, MessageQueue, aio
 from rmq.app import App, Depends, Topic
+from rmq.integrations.logging import RocketMQHandler
 from rmq.protocol.errors import ClientError, UnknownOption
 from rmq.testing import BlockingCluster, BlockingSimCluster, Cluster, SimCluster
 from tests.unit.client.test_surface import CLASSES, public
@@ -80,6 +81,11 @@ async def take(body: bytes) -> None: ...
         (Topic, ("T",), "decoder", "Topic() has no argument 'decoder'; did you mean 'decode'?"),
         (Topic("T").message, (b"",), "tag", "Message() has no argument 'tag'; did you mean 'tags'?"),
         (Depends, (print,), "maker", "Depends() has no argument 'maker'; did you mean 'make'?"),
+        (rmq.Producer, ("g",), "wrld", "no setting 'wrld': did you mean world?"),
+        (aio.PushConsumer, ("g",), "worlds", "no setting 'worlds': did you mean world?"),
+        (RocketMQHandler, ("T",), "key", "no setting 'key': did you mean keys?"),
+        (RocketMQHandler, ("T",), "close_time", "no setting 'close_time': did you mean close_timeout?"),
+        (RocketMQHandler, ("T",), "compress_typ", "no setting 'compress_typ': did you mean compress_type?"),
         (App, ("a",), "helth", "no setting 'helth': did you mean health?"),
         (App, ("a",), "name_srv", "no setting 'name_srv': did you mean namesrv?"),
         (App("a", **SERVERS).listener, ("T",), "sendto", "no setting 'sendto': did you mean send_to?"),
