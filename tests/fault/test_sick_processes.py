@@ -129,7 +129,7 @@ async def _scene(group: ProcessGroup) -> AsyncIterator[GroupLoad]:
 async def test_sick_disks_and_clocks_that_are_set_lose_nothing(
     tmp_path: Path, disks: Callable[[ProcessGroup], None], say: Callable[[str], None]
 ) -> None:
-    group = ProcessGroup(tmp_path, sick=True, settings={"flushDiskType": "SYNC_FLUSH"})
+    group = ProcessGroup(tmp_path, sick=True, settings={"flushDiskType": "SYNC_FLUSH", "raftElectionTimeout": "2000"})
     disks(group)
     async with _scene(group) as load:
         for _ in range(ROUNDS):
