@@ -182,8 +182,9 @@ def test_the_next_leader_checks_transactions_and_delivers_what_waits(
 
     for number in range(5):
         half(f"open-{number}", "UNKNOW")
-        half(f"done-{number}", "COMMIT_MESSAGE")
+        # Its end is told one way: what is acknowledged behind it over the same connection says that it has come.
         half(f"back-{number}", "ROLLBACK_MESSAGE")
+        half(f"done-{number}", "COMMIT_MESSAGE")
         client.call("delayed", namesrv=group.namesrv, topic=topic, key=f"later-{number}", level=3)
     killed(group)
     client.call("txanswer", handle=transactions, answer="COMMIT_MESSAGE")
