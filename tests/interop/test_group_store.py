@@ -16,9 +16,7 @@ from tests.support.peers.cluster import BROKER_DEFAULTS
 from tests.support.raft.processes import FILE_SIZE, ProcessGroup
 
 #: As tests have Java's files.
-SIZES = "".join(
-    f"{key}={BROKER_DEFAULTS[key]}\n" for key in ("mappedFileSizeConsumeQueue", "maxHashSlotNum", "maxIndexNum")
-)
+SIZES = {key: BROKER_DEFAULTS[key] for key in ("mappedFileSizeConsumeQueue", "maxHashSlotNum", "maxIndexNum")}
 SENT = {b"%d" % number for number in range(40)}
 
 
