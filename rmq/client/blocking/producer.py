@@ -102,28 +102,27 @@ class Producer(ProducerMirror):
         instance, limit = client._joined, client._limit(timeout)
         attempts = sender.attempts(send, queue, selector, arg, limit)
         waiter = made.waiter()
-        window, size = sender.window, weight(send)
-        if not window.enter(size):
-            _wait_for_place(made, sender, size, limit)
-        clock = client._world.clock
+        place, clock = _Place(sender, weight(send)), client._world.clock
         try:
+            if not place.enter():
+                made.run(place.wait(limit))
             step = attempts.first(clock.monotonic())
             while isinstance(step, Call):
                 step = attempts.on(step.in_place(), clock.monotonic())
-        except BaseException:  # of a selector or a signal handler: its place is others'
-            made.post(partial(window.leave, size, answered=False))
+            leaves = isinstance(step, Send)
+            if isinstance(step, Send):  # without a task: the frame is made here, written and answered on the loop
+
+                def told(step: Step) -> None:
+                    place.leave(answered=isinstance(step, (Done, Call)) and step.answered)
+                    made.answer(waiter, step)
+
+                sender.submissions.submit(made, instance, attempts, step, told, queue, selector, arg)
+                step = made.wait(waiter, _WRITTEN_AND_ANSWERED * step.seconds)
+            else:
+                made.post(place.leave)
+        except BaseException:  # of a selector, or of a signal handler anywhere in here: the place is others'
+            made.post(place.leave)
             raise
-        leaves = isinstance(step, Send)
-        if isinstance(step, Send):  # without a task: the frame is made here, written and answered on the loop
-
-            def told(step: Step) -> None:
-                window.leave(size, answered=isinstance(step, (Done, Call)) and step.answered)
-                made.answer(waiter, step)
-
-            sender.submissions.submit(made, instance, attempts, step, told, queue, selector, arg)
-            step = made.wait(waiter, _WRITTEN_AND_ANSWERED * step.seconds)
-        else:
-            made.post(partial(window.leave, size, answered=False))
         if isinstance(step, Done):
             return step.result()
         # What comes after the first attempt needs no place: of these there are no more than threads.
@@ -172,15 +171,11 @@ class Producer(ProducerMirror):
             return self._send_there(made, sender.send(message, queue, selector, arg, limit, retries), callback)
         send = sender.prepare(message)
         attempts = sender.attempts(send, queue, selector, arg, limit, retries)
-        window, size = sender.window, weight(send)
-        waits = not window.enter(size)
-        if waits and not made.inside:
-            _wait_for_place(made, sender, size, limit)
-            waits = False
-        future: _Future[SendResult]
+        place = _Place(sender, weight(send))
+        future: _Future[SendResult] = _Future(made, self._called)
 
         def finish(ended: Done | BaseException) -> None:
-            window.leave(size, answered=isinstance(ended, Done) and ended.answered)
+            place.leave(answered=isinstance(ended, Done) and ended.answered)
             _tell(future, ended)
 
         def go_on(step: Step, left: bool = True) -> None:
@@ -197,32 +192,38 @@ class Producer(ProducerMirror):
             else:
                 _tell(future, refused)
 
-        if waits:  # the SDK's loop sends, in a coroutine: it cannot wait here
-            future = self._future(made, callback)
-            made.spawn(sender.its_turn(size, limit), its_turn)
-            return future
         try:
+            if not place.enter():
+                if made.inside:  # the SDK's loop sends, in a coroutine: it cannot wait here
+                    self._keep(future, callback)
+                    made.spawn(place.wait(limit), its_turn)
+                    return future
+                made.run(place.wait(limit))
             step = attempts.first(client._world.clock.monotonic())
             while isinstance(step, Call) and not made.inside:
                 step = attempts.on(step.in_place(), client._world.clock.monotonic())
-        except BaseException:  # of a selector or a signal handler: its place is others', and no shutdown waits for it
-            made.post(partial(window.leave, size, answered=False))
+            self._keep(future, callback)
+            if isinstance(step, Send):
+                sender.submissions.submit(made, instance, attempts, step, go_on, queue, selector, arg)
+            else:
+                made.post(go_on, step, False)
+        except BaseException:  # of a selector, or of a signal handler anywhere in here
+            future.cancel()  # no shutdown waits for it
+            made.post(place.leave)  # and the place is others'
             raise
-        future = self._future(made, callback)
-        if isinstance(step, Send):
-            sender.submissions.submit(made, instance, attempts, step, go_on, queue, selector, arg)
-        else:
-            made.post(go_on, step, False)
         return future
 
     def _future(self, made: Bridge, callback: Callable[[Future[T]], object] | None) -> _Future[T]:
         """One that a shutdown waits for."""
         future: _Future[T] = _Future(made, self._called)
+        self._keep(future, callback)
+        return future
+
+    def _keep(self, future: _Future[T], callback: Callable[[Future[T]], object] | None) -> None:
+        future.on_loop(self._under_way.discard)  # first: a signal handler may raise behind either
         self._under_way.add(future)
-        future.on_loop(self._under_way.discard)
         if callback is not None:
             future.add_done_callback(callback)
-        return future
 
     def _send_there(
         self,
@@ -290,23 +291,32 @@ class Producer(ProducerMirror):
         super().shutdown()
 
 
-def _wait_for_place(made: Bridge, sender: Sender, size: int, limit: float) -> None:
-    """Wait for a place in the window, which is given back when the wait is broken off right behind it (Ctrl-C)."""
-    came: list[bool] = []
+class _Place:
+    """A place in the window of a producer, which is given back once: a signal handler may raise while it is being
+    given, or while the answer comes.
+    """
 
-    async def turn() -> None:
-        await sender.its_turn(size, limit)
-        came.append(True)
+    __slots__ = ("_held", "_sender", "_size")
 
-    def give_back() -> None:
-        if came:
-            sender.window.leave(size, answered=False)
+    def __init__(self, sender: Sender, size: int) -> None:
+        self._sender = sender
+        self._size = size
+        self._held = False
 
-    try:
-        made.run(turn())
-    except BaseException:
-        made.post(give_back)
-        raise
+    def enter(self) -> bool:
+        """Take it on the caller's thread; False: it has to be waited for."""
+        self._held = self._sender.window.enter(self._size)
+        return self._held
+
+    async def wait(self, limit: float) -> None:
+        await self._sender.its_turn(self._size, limit)
+        self._held = True
+
+    def leave(self, answered: bool = False) -> None:
+        """Give it back, if it was not. On the loop only."""
+        if self._held:
+            self._held = False
+            self._sender.window.leave(self._size, answered=answered)
 
 
 class _Future(Future[T]):

@@ -195,6 +195,46 @@ def test_a_selector_that_ends_the_program_costs_no_place_and_no_shutdown(
         assert producer._client._sender.window.used == 0
 
 
+class _Interrupt:
+    """Raises KeyboardInterrupt at the so manieth line that is run of a module, as Ctrl-C may."""
+
+    def __init__(self, module: str, line: int) -> None:
+        self._module = module
+        self.left = line
+
+    def __call__(self, frame: Any, event: str, arg: object) -> Any:
+        if not frame.f_code.co_filename.endswith(self._module):
+            return None
+        if event == "line":
+            self.left -= 1
+            if self.left == 0:
+                raise KeyboardInterrupt
+        return self
+
+
+@pytest.mark.parametrize("how", ["send", "send_async"])
+def test_an_interrupt_costs_no_place_and_no_shutdown_wherever_it_comes(cluster: BlockingCluster, how: str) -> None:
+    before = sys.gettrace()
+    with Producer("pg", namesrv=cluster.namesrv_addr, **PATIENT, back_pressure_for_async_send_num=10) as producer:
+        producer.send(Message("Interrupted", b"x"))
+        interrupted = 0
+        for line in range(1, 200):
+            interrupt = _Interrupt("blocking/producer.py", line)
+            sys.settrace(interrupt)
+            try:
+                getattr(producer, how)(Message("Interrupted", b"x"))
+            except KeyboardInterrupt:
+                interrupted += 1
+            finally:
+                sys.settrace(before)
+            if interrupt.left > 0:
+                break
+        assert 20 < interrupted < 150
+        for _ in range(3):
+            assert producer.send(Message("Interrupted", b"x")).ok
+        assert producer._client._sender.window.used == 0
+
+
 def test_a_logging_handler_may_send_through_a_producer(cluster: BlockingCluster) -> None:
     sent: list[str] = []
 
