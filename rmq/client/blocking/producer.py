@@ -165,10 +165,10 @@ class Producer(ProducerMirror):
         check_callback(callback)
         limit, sender = client._limit(timeout), client._sender
         if client._settings.auto_batch and sender.joins(message := plain_message(message), selector):
-            return self._send_there(made, client.send(message, queue=queue, timeout=limit), callback)
+            return self._there(made, client.send(message, queue=queue, timeout=limit), callback)
         retries = client._settings.retry_times_when_send_async_failed
         if made.inside and (sender.waits or queue is not None or selector is not None):
-            return self._send_there(made, sender.send(message, queue, selector, arg, limit, retries), callback)
+            return self._there(made, sender.send(message, queue, selector, arg, limit, retries), callback)
         send = sender.prepare(message)
         attempts = sender.attempts(send, queue, selector, arg, limit, retries)
         place = _Place(sender, weight(send))
@@ -213,27 +213,26 @@ class Producer(ProducerMirror):
             raise
         return future
 
-    def _future(self, made: Bridge, callback: Callable[[Future[T]], object] | None) -> _Future[T]:
-        """One that a shutdown waits for."""
-        future: _Future[T] = _Future(made, self._called)
-        self._keep(future, callback)
-        return future
-
     def _keep(self, future: _Future[T], callback: Callable[[Future[T]], object] | None) -> None:
         future.on_loop(self._under_way.discard)  # first: a signal handler may raise behind either
         self._under_way.add(future)
         if callback is not None:
             future.add_done_callback(callback)
 
-    def _send_there(
+    def _there(
         self,
         made: Bridge,
-        sending: Coroutine[Any, Any, SendResult],
-        callback: Callable[[Future[SendResult]], object] | None,
-    ) -> Future[SendResult]:
-        """By a coroutine: it goes into a batch with others, or the loop cannot wait for its hooks."""
-        future: _Future[SendResult] = self._future(made, callback)
-        made.post(made.spawn, sending, partial(_tell, future))
+        coro: Coroutine[Any, Any, T],
+        callback: Callable[[Future[T]], object] | None,
+    ) -> Future[T]:
+        """By a coroutine: a send goes into a batch with others, or the loop cannot wait for its hooks."""
+        future: _Future[T] = _Future(made, self._called)
+        try:
+            self._keep(future, callback)
+            made.post(made.spawn, coro, partial(_tell, future))
+        except BaseException:  # of a signal handler: no shutdown waits for it
+            future.cancel()
+            raise
         return future
 
     def request_async(
@@ -256,10 +255,8 @@ class Producer(ProducerMirror):
         made.check()
         client._joined  # noqa: B018 - raises when not started
         check_callback(callback)
-        future: _Future[MessageExt] = self._future(made, callback)
         asked = client.request(plain_message(message), queue=queue, selector=selector, arg=arg, timeout=timeout)
-        made.post(made.spawn, asked, partial(_tell, future))
-        return future
+        return self._there(made, asked, callback)
 
     def send_oneway(
         self,
