@@ -13,6 +13,7 @@ __all__ = ["Telling"]
 
 #: Appends whose keys are waited for, at most; what is not told the others make themselves.
 _MOST = 1024
+_FEWEST = 8
 
 
 class Telling:
@@ -23,6 +24,8 @@ class Telling:
 
     def __init__(self, tell: Callable[[Told], None]) -> None:
         self._tell = tell
+        #: Messages of an append of which it is told, at least: to make it of fewer is less work than to compare them.
+        self.fewest = _FEWEST
         #: What waits for its keys.
         self._waiting: deque[Told] = deque(maxlen=_MOST)
 
@@ -32,6 +35,8 @@ class Telling:
         :param data: the records.
         :param keys: :meth:`indexed` follows; else there is no index.
         """
+        if sum([count for _, _, count, _, _ in deltas]) < self.fewest:
+            return
         queues = [ToldQueue(queue.topic, queue.id, queue.next - count, data) for queue, data, count, _, _ in deltas]
         told = Told(start, start + len(data), stamp, crc32(data), queues, None)
         if keys:

@@ -73,6 +73,8 @@ class GroupCluster(SimCluster):
         if app.group is None:
             return app
         driver = self.driver(name)
+        if app.store._telling is not None:
+            app.store._telling.fewest = 1  # of every append the others are told
 
         def look() -> None:
             if driver.leads is not None:

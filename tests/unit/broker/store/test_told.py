@@ -34,6 +34,8 @@ class Pair:
         self.told: list[Told] = []
         self._count = 0
         leader.tell(self.told.append)
+        assert leader._telling is not None
+        leader._telling.fewest = 1
 
     @classmethod
     async def made(cls, **changes: Any) -> Pair:
@@ -144,6 +146,23 @@ def test_what_is_told_is_put_as_it_is() -> None:
         pair.send(start)
         pair.tell()
         await pair.alike()
+        await pair.close()
+
+    run(main())
+
+
+def test_of_few_messages_nothing_is_told() -> None:
+    async def main() -> None:
+        pair = await Pair.made()
+        assert pair.leader._telling is not None
+        pair.leader._telling.fewest = 8
+        pair.append(7)
+        assert pair.told == []
+        start = pair.leader.log.end
+        pair.append(8)
+        assert [told.start for told in pair.told] == [start]
+        pair.tell()
+        await pair.alike(pair.leader.log.end - start)
         await pair.close()
 
     run(main())
