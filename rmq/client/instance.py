@@ -508,10 +508,13 @@ class ClientInstance:
             raise ConnectFailed(f"the broker {queue.broker_name} of {queue.topic} has no master now").about(queue=queue)
         return address
 
-    async def find_reader(self, queue: MessageQueue, broker_id: int = 0, *, only_this: bool = False) -> tuple[str, int]:
+    async def find_reader(
+        self, queue: MessageQueue, broker_id: int = 0, *, only_this: bool = False, timeout: float | None = None
+    ) -> tuple[str, int]:
         """(address, broker id) to read a queue from (protocol.md 7.3).
 
         :param broker_id: the one the broker suggested; where it is not there, the next slave, then any.
+        :param timeout: seconds for the question where it is, if that has to be asked; see :meth:`refresh_route`.
         :raises ConnectFailed: nobody serves the queue now. :raises ClientError: there is no such topic.
         """
         for again in (False, True):
@@ -526,6 +529,6 @@ class ClientInstance:
             if addrs and not only_this:
                 found = min(addrs)
                 return addrs[found], found
-            if not again and not await self.refresh_route(queue.topic):
+            if not again and not await self.refresh_route(queue.topic, timeout):
                 raise no_such_topic(queue.topic)
         raise ConnectFailed(f"no broker named {queue.broker_name} serves {queue.topic} now").about(queue=queue)

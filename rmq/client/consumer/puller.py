@@ -64,6 +64,7 @@ class Puller:
     ) -> PullResult:
         """Ask for messages from ``offset`` on.
 
+        :param timeout: seconds, of which the question where the queue is now may take half.
         :param suspend: seconds the broker may hold the request when there is nothing; 0 = not at all.
         :param commit_offset: stored for the group by the way when over 0 (masters only).
         :param post_subscription: send the expression along instead of relying on the heartbeat.
@@ -74,7 +75,10 @@ class Puller:
         :raises ResponseError: an answer that is none of the four outcomes. :raises TransportError: no answer.
         """
         if queue in self._doubted:
-            await self._look_where(queue.topic)
+            clock = self._instance.world.clock
+            began = clock.monotonic()
+            await self._look_where(queue.topic, timeout / 2)
+            timeout -= clock.monotonic() - began
         try:
             result, why = await self._ask(
                 queue, subscription, offset, max_nums, timeout, suspend, commit_offset, post_subscription, max_bytes
@@ -109,7 +113,7 @@ class Puller:
             result.messages = await self._hooks.filtered(threads, names.queue(queue), result.messages)
         return result
 
-    async def _look_where(self, topic: str) -> None:
+    async def _look_where(self, topic: str, seconds: float) -> None:
         """Ask for the route of a topic, with who asks already; not again when that was done a moment ago."""
         instance = self._instance
         if not self._looking[topic]:
@@ -119,7 +123,7 @@ class Puller:
             self._looked[topic] = now
         self._looking[topic] += 1
         try:
-            await instance.refresh_route(topic, instance.settings.mq_client_api_timeout)
+            await instance.refresh_route(topic, min(seconds, instance.settings.mq_client_api_timeout))
         except RMQError as error:
             log.debug("group %s: route of %s: %s", self._group, topic, error)
         finally:
@@ -138,7 +142,11 @@ class Puller:
         max_bytes: int | None = None,
     ) -> tuple[PullResult, str | None]:
         """One answer, its messages up to the first that is bad, and what is wrong with that."""
-        address, broker_id = await self._instance.find_reader(queue, self._suggested.get(queue, 0))
+        clock = self._instance.world.clock
+        began = clock.monotonic()
+        limit = min(timeout, self._instance.settings.mq_client_api_timeout)
+        address, broker_id = await self._instance.find_reader(queue, self._suggested.get(queue, 0), timeout=limit)
+        timeout -= clock.monotonic() - began
         flag = 0
         if commit_offset > 0 and broker_id == 0:
             flag |= PULL_COMMIT_OFFSET

@@ -12,11 +12,13 @@ from rmq.client.consumer.puller import Puller
 from rmq.client.message import MessageQueue
 from rmq.client.namespace import Namespace
 from rmq.client.results import PullStatus
+from rmq.client.settings import ClientSettings
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
 from rmq.protocol.headers.pull import PullMessageRequest, PullMessageResponse
 from rmq.protocol.message import MessageRecord, encode_record
 from rmq.protocol.subscription import build
+from tests.support.virtual import one_world
 
 QUEUE = MessageQueue("T", "b", 3)
 Damage = Callable[[bytearray], None]
@@ -38,6 +40,8 @@ class Disk:
 
     def __init__(self, damage: dict[int, Damage], *, tags: str = "") -> None:
         self.namespace = Namespace()
+        self.settings = ClientSettings()
+        self.world = one_world()
         self.records = []
         for offset in range(10):
             properties = {"TAGS": tags[offset]} if tags else {}
@@ -51,7 +55,7 @@ class Disk:
         self.asked: list[tuple[int, int]] = []
         self.heals = False
 
-    async def find_reader(self, queue: MessageQueue, suggested: int) -> tuple[str, int]:
+    async def find_reader(self, queue: MessageQueue, suggested: int, *, timeout: float) -> tuple[str, int]:
         return "b:1", 0
 
     async def call(self, address: str, code: RequestCode, header: PullMessageRequest, **_: Any) -> Command:

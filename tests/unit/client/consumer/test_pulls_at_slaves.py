@@ -11,11 +11,13 @@ from rmq.client.consumer.puller import Puller
 from rmq.client.message import MessageQueue
 from rmq.client.namespace import Namespace
 from rmq.client.results import PullResult, PullStatus
+from rmq.client.settings import ClientSettings
 from rmq.protocol.codes import RequestCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ResponseError
 from rmq.protocol.headers.pull import PullMessageRequest, PullMessageResponse
 from rmq.protocol.subscription import build
+from tests.support.virtual import one_world
 
 
 class Slave:
@@ -26,8 +28,10 @@ class Slave:
         self.remark = remark
         self.following = following
         self.namespace = Namespace()
+        self.settings = ClientSettings()
+        self.world = one_world()
 
-    async def find_reader(self, queue: MessageQueue, suggested: int) -> tuple[str, int]:
+    async def find_reader(self, queue: MessageQueue, suggested: int, *, timeout: float) -> tuple[str, int]:
         return "b:1", self.broker_id
 
     async def call(self, address: str, code: RequestCode, header: PullMessageRequest, **_: Any) -> Command:
