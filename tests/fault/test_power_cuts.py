@@ -85,8 +85,8 @@ async def test_planted_bugs_are_seen_in_a_whole_broker(
     """The same campaign with a bug in the broker is red."""
     settings = {"RMQ_FLUSH_DISK_TYPE": flush, "RMQTEST_BUG": bug}
     campaign = PowerCampaign(tmp_path, settings, seed=7, tear=tear, producers=12, catalogue=False)
-    # Twice: on a busy machine a client may not have read an answer when the reset comes, and what is torn is luck.
-    cycles = [Cycle("run:client.answer.after", 1.5, skip=40), Cycle("run:log.datasync.before", 1.5, skip=30)] * 2
+    # Four times: on a busy machine a client may not have read an answer when the reset comes, and what is torn is luck.
+    cycles = [Cycle("run:client.answer.after", 1.5, skip=40), Cycle("run:log.datasync.before", 1.5, skip=30)] * 4
     with pytest.raises(AssertionError, match=says):
         (await campaign.run(cycles)).demand()
 
