@@ -147,7 +147,9 @@ class Producer(Lookups):
         finally:
             self._requests.end()
             instance, self._instance = self._instance, None
-            self._sender.plain_sends = None
+            sends, self._sender.plain_sends = self._sender.plain_sends, None
+            if instance is not None and sends is not None:
+                instance.remoting.on_served.remove(sends.wake_now)
             if instance is not None:
                 self._stopped = True
                 try:

@@ -90,6 +90,8 @@ class Sender:
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:
         """The producer has been started."""
         self.plain_sends = PlainSends(self, loop) if self._plain and not insists_on_coroutines() else None
+        if self.plain_sends is not None:
+            self._producer._joined.remoting.on_served.append(self.plain_sends.wake_now)
 
     @property
     def routes(self) -> Routes:

@@ -124,6 +124,11 @@ class RemotingClient:
         self._endpoint.why = self._why
 
     @property
+    def on_served(self) -> list[Callable[[], None]]:
+        """Told when what was read has been served, in the same turn of the loop."""
+        return self._endpoint.on_served
+
+    @property
     def on_close(self) -> list[Callable[[Conn], None]]:
         """Told each connection that ended."""
         return self._endpoint.on_close

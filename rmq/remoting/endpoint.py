@@ -86,6 +86,9 @@ class Endpoint:
         self.unfinished = Unfinished(limits, self.now)
         #: Connections that were closed for what they did or did not do, by the kind of reason.
         self.cut_off: Counter[str] = Counter()
+        #: Called when what was read has been served, in the same turn of the loop and before anything is written. They
+        #: do not raise.
+        self.on_served: list[Callable[[], None]] = []
         self._after = after
         self._step: Step = step if step is not None else self._route_all
         #: Called with the first frames that come: a server takes those of all connections together, in the next turn.
@@ -127,6 +130,8 @@ class Endpoint:
             finally:
                 self.scheduled = False
             self._served(conn, [])
+            for told in self.on_served:
+                told()
             if not (self.dirty or ready or self.draining or self._after is not None):
                 return
         self._tick()
@@ -135,6 +140,8 @@ class Endpoint:
         try:
             if self.ready:
                 self._serve()
+                for told in self.on_served:
+                    told()
         finally:
             self.scheduled = False
         dirty = self.dirty

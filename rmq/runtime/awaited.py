@@ -77,6 +77,7 @@ class Together:
         self.loop = loop
         self._called: deque[Awaited[Any]] = deque()
         self._done: deque[Awaited[Any]] = deque()
+        self._waking = False
         #: The last function that came as a callback without a context, and the context that it got.
         self._last: Callable[[], object] = _nothing
         self._last_context: Callable[[], Context | None] = _nothing
@@ -128,8 +129,14 @@ class Together:
             self.loop.call_soon(self._wake_all)
         self._done.append(awaited)
 
+    def wake_now(self) -> None:
+        """Have them called in this turn of the loop, where no task is running."""
+        if self._done and not self._waking and asyncio.current_task() is None:
+            self._wake_all()
+
     def _wake_all(self) -> None:
         done = self._done
+        self._waking = True
         try:
             for _ in range(len(done)):
                 # One by one, and not kept: what goes while as much is made anew, gives the collector no work.
@@ -144,6 +151,7 @@ class Together:
                     for one, its in context:
                         self._wake_one(one, its, awaited)
         finally:
+            self._waking = False
             if done:  # others were done meanwhile, or somebody ended the process, which may go on
                 self.loop.call_soon(self._wake_all)
 

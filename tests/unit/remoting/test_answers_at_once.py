@@ -77,3 +77,25 @@ def test_a_lone_frame_that_cannot_be_read_closes_the_connection() -> None:
         assert conn.closed
 
     simloop.run(main())
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_what_is_done_once_all_is_served_is_done_in_the_same_turn(together: bool) -> None:
+    async def main() -> None:
+        endpoint, conn, wire = connected()
+        seen: list[int] = []
+        served: list[int] = []
+
+        def done() -> None:
+            served.append(len(seen))
+            conn.call(Command(1), 3.0, told(seen))
+
+        opaques = [conn.call(Command(1), 3.0, told(seen)) for _ in range(1 + together)]
+        await asyncio.sleep(0)
+        endpoint.on_served.append(done)
+        conn.data_received(b"".join(answer(opaque) for opaque in opaques))
+        assert served == [len(opaques)]
+        sent = b"".join(wire.writes)
+        assert sent.count(b'"opaque":3' if together else b'"opaque":2') == 1, "what that has sent is written in it, too"
+
+    simloop.run(main())

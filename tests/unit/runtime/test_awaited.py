@@ -538,3 +538,45 @@ def test_a_function_that_gives_coroutines_is_a_coroutine_function_to_who_asks() 
         assert await Gives().one(value=5) == 5
 
     asyncio.run(main())
+
+
+@both_loops
+@both_kinds
+def test_who_waits_is_woken_in_the_turn_that_tells_it_where_no_task_runs(
+    kind: type[asyncio.Task[object]], loop: Any
+) -> None:
+    async def main() -> None:
+        running = asyncio.get_running_loop()
+        together = Together(running)
+        seen: list[str] = []
+
+        async def wait(one: Told, what: str) -> None:
+            await one
+            together.wake_now()  # a task runs: that is the next turn's
+            seen.append(what)
+
+        first, second = Told(together), Told(together)
+        tasks = [kind(wait(one, what), loop=running) for one, what in ((first, "first"), (second, "second"))]
+        await turns()
+        looked: list[list[str]] = []
+
+        def tell() -> None:
+            first.tell(1)
+            second.tell(2)
+            together.wake_now()
+            looked.append(list(seen))
+
+        running.call_soon(tell)
+        await turns()
+        assert looked == [["first", "second"]]
+        third = Told(together)
+        tasks.append(kind(wait(third, "third"), loop=running))
+        await turns()
+        third.tell(3)
+        together.wake_now()
+        assert seen == ["first", "second"], "not while another task runs"
+        await turns()
+        assert seen == ["first", "second", "third"]
+        await asyncio.gather(*tasks)
+
+    run_on(loop, main())
