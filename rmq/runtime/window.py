@@ -12,7 +12,7 @@ from rmq.protocol.errors import TooManyRequests
 from rmq.runtime.patience import LATE, MOST_PUT_OFF
 from rmq.runtime.world import Clock
 
-__all__ = ["Turn", "Window"]
+__all__ = ["Entry", "Turn", "Window"]
 
 
 class Turn(Protocol):
@@ -26,6 +26,30 @@ class Turn(Protocol):
 
     def tell(self, error: TooManyRequests, /) -> None:
         """Its turn did not come."""
+
+
+class Entry:
+    """A place for one send of a thread, which is given back once, wherever a signal handler of that thread raises.
+
+    :param size: KiB.
+    """
+
+    __slots__ = ("_back", "_window", "held", "size")
+
+    def __init__(self, window: Window, size: int) -> None:
+        self._window = window
+        self.size = size
+        #: It has its place, and is not the last to which :meth:`Window.enter` gave one: that is noted by the next.
+        self.held = False
+        self._back = False
+
+    def leave(self, answered: bool = False) -> None:
+        """Give the place back, if there is one and it was not. On the loop only, after the thread asked for it."""
+        window = self._window
+        # In this order: whoever takes its stand as the last has noted before that it is held.
+        if (window._entered[2] is self or self.held) and not self._back:
+            self._back = True
+            window.leave(self.size, answered=answered)
 
 
 #: A window is looked at so often in the time that somebody waits at most.
@@ -67,7 +91,9 @@ class Window:
         self._what = what
         self._given = self._given_kib = 0
         self._back = self._back_kib = 0
-        self._entered = self._entered_kib = 0
+        #: Places and KiB given on threads, ever, and to whom the last. Always written as one: a signal handler that
+        #: raises comes before it or behind it, and either way it is known who has a place.
+        self._entered: tuple[int, int, Entry] = 0, 0, Entry(self, 0)
         #: Places given in this turn of the loop, or since one that gave a portion; and to those that waited, ever.
         self._portion = 0
         self._woken = 0
@@ -91,25 +117,30 @@ class Window:
     @property
     def used(self) -> int:
         """Places that are taken."""
-        return self._given + self._entered - self._back
+        return self._given + self._entered[0] - self._back
 
     @property
     def used_kib(self) -> int:
-        return self._given_kib + self._entered_kib - self._back_kib
+        return self._given_kib + self._entered[1] - self._back_kib
 
     def _fits(self, size: int) -> bool:
-        used = self._given + self._entered - self._back
+        entered, entered_kib, _ = self._entered
+        used = self._given + entered - self._back
         return used < self._most and (
-            self._given_kib + self._entered_kib - self._back_kib + size <= self._most_kib or used <= 0
+            self._given_kib + entered_kib - self._back_kib + size <= self._most_kib or used <= 0
         )
 
-    def enter(self, size: int) -> bool:
-        """:meth:`take` on a thread that is not the loop's; where it says False, the loop waits (:meth:`turn`)."""
+    def enter(self, entry: Entry) -> bool:
+        """:meth:`take` on a thread that is not the loop's; where it says False, the loop waits (:meth:`turn`).
+
+        Whoever calls it has :meth:`Entry.leave` called on the loop in the end, whatever this gives or raises.
+        """
         with self._one_thread:
-            if self._waiting or not self._fits(size):
+            if self._waiting or not self._fits(entry.size):
                 return False
-            self._entered += 1
-            self._entered_kib += size
+            entered, entered_kib, last = self._entered
+            last.held = True
+            self._entered = entered + 1, entered_kib + entry.size, entry
             return True
 
     def take(self, size: int) -> bool:

@@ -40,6 +40,7 @@ from rmq.client.transaction import TransactionProducer as AioTransactionProducer
 from rmq.protocol.keywords import NoOthers, keywords, no_such
 from rmq.runtime.aside import logger
 from rmq.runtime.bridge import Bridge
+from rmq.runtime.window import Entry
 from rmq.runtime.world import World
 
 __all__ = ["Producer", "TransactionProducer"]
@@ -102,10 +103,10 @@ class Producer(ProducerMirror):
         instance, limit = client._joined, client._limit(timeout)
         attempts = sender.attempts(send, queue, selector, arg, limit)
         waiter = made.waiter()
-        place, clock = _Place(sender, weight(send)), client._world.clock
+        place, clock = Entry(sender.window, weight(send)), client._world.clock
         try:
-            if not place.enter():
-                made.run(place.wait(limit))
+            if not sender.window.enter(place):
+                made.run(_wait(place, sender, limit))
             step = attempts.first(clock.monotonic())
             while isinstance(step, Call):
                 step = attempts.on(step.in_place(), clock.monotonic())
@@ -171,7 +172,7 @@ class Producer(ProducerMirror):
             return self._there(made, sender.send(message, queue, selector, arg, limit, retries), callback)
         send = sender.prepare(message)
         attempts = sender.attempts(send, queue, selector, arg, limit, retries)
-        place = _Place(sender, weight(send))
+        place = Entry(sender.window, weight(send))
         future: _Future[SendResult] = _Future(made, self._called)
 
         def finish(ended: Done | BaseException) -> None:
@@ -193,12 +194,12 @@ class Producer(ProducerMirror):
                 _tell(future, refused)
 
         try:
-            if not place.enter():
+            if not sender.window.enter(place):
                 if made.inside:  # the SDK's loop sends, in a coroutine: it cannot wait here
                     self._keep(future, callback)
-                    made.spawn(place.wait(limit), its_turn)
+                    made.spawn(_wait(place, sender, limit), its_turn)
                     return future
-                made.run(place.wait(limit))
+                made.run(_wait(place, sender, limit))
             step = attempts.first(client._world.clock.monotonic())
             while isinstance(step, Call) and not made.inside:
                 step = attempts.on(step.in_place(), client._world.clock.monotonic())
@@ -288,32 +289,10 @@ class Producer(ProducerMirror):
         super().shutdown()
 
 
-class _Place:
-    """A place in the window of a producer, which is given back once: a signal handler may raise while it is being
-    given, or while the answer comes.
-    """
-
-    __slots__ = ("_held", "_sender", "_size")
-
-    def __init__(self, sender: Sender, size: int) -> None:
-        self._sender = sender
-        self._size = size
-        self._held = False
-
-    def enter(self) -> bool:
-        """Take it on the caller's thread; False: it has to be waited for."""
-        self._held = self._sender.window.enter(self._size)
-        return self._held
-
-    async def wait(self, limit: float) -> None:
-        await self._sender.its_turn(self._size, limit)
-        self._held = True
-
-    def leave(self, answered: bool = False) -> None:
-        """Give it back, if it was not. On the loop only."""
-        if self._held:
-            self._held = False
-            self._sender.window.leave(self._size, answered=answered)
+async def _wait(place: Entry, sender: Sender, limit: float) -> None:
+    """None is free on the caller's thread: the loop waits for it."""
+    await sender.its_turn(place.size, limit)
+    place.held = True
 
 
 class _Future(Future[T]):

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import sys
 import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
 
 import pytest
 
 from rmq.protocol.errors import TooManyRequests
+from rmq.runtime import window as module
 from rmq.runtime.awaited import Awaited, Together
-from rmq.runtime.window import Window
+from rmq.runtime.window import Entry, Window
 from rmq.testing.simloop import SimLoop
 from tests.support.virtual import in_virtual_time, one_world
 
@@ -180,7 +185,7 @@ async def test_a_loop_that_did_not_turn_is_nobodys_time() -> None:
 async def test_other_threads_take_places_of_the_same_window() -> None:
     held = window(3)
     taken: list[bool] = []
-    threads = [threading.Thread(target=lambda: taken.append(held.enter(1))) for _ in range(8)]
+    threads = [threading.Thread(target=lambda: taken.append(held.enter(Entry(held, 1)))) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -190,9 +195,64 @@ async def test_other_threads_take_places_of_the_same_window() -> None:
     place = held.turn(1, 3.0)
     held.leave(1, answered=True)
     assert place.done()
-    assert not held.enter(1)
+    assert not held.enter(Entry(held, 1))
     for _ in range(3):
         held.leave(1, answered=True)
+    assert (held.used, held.used_kib) == (0, 0)
+
+
+class _Interrupt(BaseException):
+    pass
+
+
+def interrupted_at(number: int, call: Callable[[], object]) -> bool:
+    """Raise before the n-th instruction that a call runs of the window, as a signal handler; False: it has fewer."""
+    left = number
+
+    def trace(frame: FrameType, event: str, arg: object) -> Any:
+        nonlocal left
+        if frame.f_code.co_filename != module.__file__:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            left -= 1
+            if left < 0:
+                sys.settrace(None)
+                raise _Interrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    except _Interrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+@in_virtual_time
+async def test_a_thread_interrupted_at_any_instruction_gives_back_the_place_that_it_got_and_no_other() -> None:
+    held = window(5)
+    other = Entry(held, 3)
+    assert held.enter(other)
+    taken = 0
+    for number in itertools.count():
+        mine, last = Entry(held, 7), Entry(held, 2)
+        interrupted = interrupted_at(number, lambda: held.enter(mine))  # noqa: B023 - called in this turn
+        taken += held.used == 2
+        if number % 2:  # it has been the last one until now, or it is no more
+            assert held.enter(last)
+        for _ in range(2):  # its call ends, and so did the send
+            mine.leave()
+        last.leave()
+        assert (held.used, held.used_kib) == (1, 3), number
+        if not interrupted:
+            break
+    assert number > 30
+    assert 1 < taken < number, "some of them come before the place is given, and some behind it"
+    other.leave()
     assert (held.used, held.used_kib) == (0, 0)
 
 
