@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from zlib import crc32
 
 from rmq.broker.store.state import Delta
-from rmq.broker.store.told import Told, ToldQueue
+from rmq.broker.store.told import LONGEST, Told, ToldQueue
 
 __all__ = ["Telling"]
 
@@ -35,7 +35,7 @@ class Telling:
         :param data: the records.
         :param keys: :meth:`indexed` follows; else there is no index.
         """
-        if sum([count for _, _, count, _, _ in deltas]) < self.fewest:
+        if sum([count for _, _, count, _, _ in deltas]) < self.fewest or len(data) > LONGEST:
             return
         queues = [ToldQueue(queue.topic, queue.id, queue.next - count, data) for queue, data, count, _, _ in deltas]
         told = Told(start, start + len(data), stamp, crc32(data), queues, None)

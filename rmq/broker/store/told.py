@@ -38,7 +38,10 @@ from rmq.broker.store.state import ENTRY_SIZE, PLACE
 from rmq.protocol.errors import ProtocolError, ReplicationError
 from rmq.protocol.record import FIXED_SIZE, MAGIC_V1, MAGIC_V2, fields, fitted, store_time
 
-__all__ = ["Told", "ToldQueue"]
+__all__ = ["LONGEST", "Told", "ToldQueue"]
+
+#: Bytes of a span that is told of, at most: it is put in one go. A longer one is read from the log, piece by piece.
+LONGEST = 4 << 20
 
 _HEADER = Struct(">qqqIIii")
 _LENGTH = Struct(">H")
@@ -55,6 +58,9 @@ _WORDS = INDEX_ENTRY_SIZE // 4
 _IN_NO_QUEUE = 0x4
 #: No store time is so late, ms.
 _LATEST = 1 << 53
+#: Bytes of memory of one without its entries and keys, and of each of its queues without its entries.
+_MEMORY = 512
+_QUEUE_MEMORY = 384
 
 
 class ToldQueue(NamedTuple):
@@ -123,6 +129,12 @@ class Told(NamedTuple):
         if len(data) - at != INDEX_ENTRY_SIZE * max(0, keys):
             raise ReplicationError(f"a leader tells of {keys} keys in {len(data) - at} bytes")
         return cls(start, end, stamp, crc, queues, None if keys == _NO_INDEX else data[at:])
+
+    @property
+    def memory(self) -> int:
+        """Bytes that it takes while it waits, about."""
+        entries = sum([_QUEUE_MEMORY + len(queue.entries) for queue in self.queues])
+        return _MEMORY + entries + len(self.keys or b"")
 
     def hashes(self) -> list[tuple[int, int]]:
         """What goes into the index: (hash, commit-log offset) of each key, in the order of the records."""

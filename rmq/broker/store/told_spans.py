@@ -10,7 +10,7 @@ from rmq.broker.store.index.putting import put_all, put_each
 from rmq.broker.store.parts import OnDisk
 from rmq.broker.store.queues.misfits import Misfits
 from rmq.broker.store.state import ENTRY_SIZE, PLACE, Queue
-from rmq.broker.store.told import Told
+from rmq.broker.store.told import LONGEST, Told
 from rmq.protocol.errors import StoreError
 
 __all__ = ["ToldSpans"]
@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 
 #: Bytes of the log that what waits may be of: what is committed late is read from the log.
 _MOST_BYTES = 64 << 20
+#: And bytes of memory that it may take: of short messages, or of such with many keys, more is told than they have.
+_MOST_MEMORY = 32 << 20
 _places = PLACE.iter_unpack
 
 
@@ -36,6 +38,8 @@ class ToldSpans:
         self._index = disk.index
         self._misfits = misfits
         self._spans: deque[Told] = deque()
+        #: Bytes of memory that they take, about.
+        self.memory = 0
         self._warned = False
         #: A topic whose records somebody wants to see: spans with one of them are read from the log.
         self.watched = ""
@@ -45,30 +49,37 @@ class ToldSpans:
     def add(self, told: Told) -> None:
         """A leader tells of a span of the log that is here."""
         spans = self._spans
-        if spans and told.start < spans[-1].end:
-            return  # it was told before
-        if spans and told.end - spans[0].start > _MOST_BYTES:
-            spans.popleft()
+        if told.end - told.start > LONGEST or (spans and told.start < spans[-1].end):
+            return  # or it was told before
         spans.append(told)
+        self.memory += told.memory
+        while spans and (self.memory > _MOST_MEMORY or told.end - spans[0].start > _MOST_BYTES):
+            self._first()
+
+    def _first(self) -> Told:
+        """Take the first away."""
+        told = self._spans.popleft()
+        self.memory -= told.memory
+        return told
 
     def log_ends(self, to: int) -> None:
         """The log is cut back to ``to``."""
         spans = self._spans
         while spans and spans[-1].end > to:
-            spans.pop()
+            self.memory -= spans.pop().memory
 
     def next_after(self, position: int) -> int:
         """Where the next span begins that was told of, from a position on; far away if none does."""
         spans = self._spans
         while spans and spans[0].start < position:
-            spans.popleft()
+            self._first()
         return spans[0].start if spans else 1 << 62
 
     def take(self, position: int, stop: int) -> Told | None:
         """What was told of the span that begins at a position and ends not behind ``stop``."""
         if self.next_after(position) != position or self._spans[0].end > stop:
             return None
-        return self._spans.popleft()
+        return self._first()
 
     def put(self, told: Told, index_from: int, touched: dict[Queue, None]) -> bool:
         """Put it into queues and index, if it is right and nothing is special; else nothing is changed.

@@ -13,7 +13,7 @@ from rmq.broker.store.log.gate import Gate
 from rmq.broker.store.settings import StoreSettings
 from rmq.broker.store.state import Put
 from rmq.broker.store.store import Store
-from rmq.broker.store.told import Told, ToldQueue
+from rmq.broker.store.told import LONGEST, Told, ToldQueue
 from rmq.protocol.errors import ReplicationError
 from rmq.runtime.world import World
 from rmq.testing.simloop import run
@@ -464,3 +464,71 @@ def test_every_changed_byte_behind_the_head_is_noticed() -> None:
     for at in range(44, len(data)):
         with pytest.raises(ReplicationError):
             Told.decode(data[:at] + bytes([data[at] ^ 0x40]) + data[at + 1 :])
+
+
+def span(start: int, size: int, *, topics: int = 1, entries: int = 8, keys: int = 0) -> Told:
+    queues = [ToldQueue(f"T{number}", 0, 0, bytes(20 * entries)) for number in range(topics)]
+    return Told(start, start + size, 5, 7, queues, bytes(20 * keys))
+
+
+@pytest.mark.parametrize(
+    ("size", "how"),
+    [
+        (100, {}),  # tiny ones without end
+        (1 << 20, {"keys": 100_000}),  # more is told than there is
+        (100_000, {"topics": 3_000, "entries": 1}),
+        (1 << 20, {}),
+    ],
+)
+def test_what_waits_takes_no_more_memory_than_it_may(size: int, how: dict[str, int]) -> None:
+    async def main() -> None:
+        pair = await Pair.made()
+        told = pair.follower.dispatcher.told
+        one = span(0, size, **how)
+        for number in range((80 << 20) // max(size, one.memory) + 10):
+            told.add(one._replace(start=number * size, end=(number + 1) * size))
+        waiting = list(told._spans)
+        assert told.memory == sum(one.memory for one in waiting) <= 32 << 20
+        assert waiting[-1].end - waiting[0].start <= 64 << 20
+        assert waiting[-1].start == number * size, "the oldest is read from the log, not the newest"
+        assert max(told.memory / (32 << 20), (waiting[-1].end - waiting[0].start) / (64 << 20)) > 0.9
+        told.log_ends(waiting[len(waiting) // 2].end)
+        assert told.memory == sum(one.memory for one in told._spans)
+        told.next_after(1 << 50)
+        assert (told.memory, len(told._spans)) == (0, 0)
+        await pair.close()
+
+    run(main())
+
+
+def test_a_span_of_which_more_is_told_than_may_wait_is_read() -> None:
+    async def main() -> None:
+        pair = await Pair.made()
+        told = pair.follower.dispatcher.told
+        told.add(span(0, 1 << 20))
+        told.add(span(1 << 20, 1 << 20, topics=90_000, entries=1))
+        assert (told.memory, told.next_after(0)) == (0, 1 << 62)
+        await pair.close()
+
+    run(main())
+
+
+def test_a_long_span_is_read_piece_by_piece() -> None:
+    """It would be compared, and put, without a pause."""
+
+    async def main() -> None:
+        pair = await Pair.made()
+        told = pair.follower.dispatcher.told
+        told.add(span(0, LONGEST + 1))
+        assert told.next_after(0) == 1 << 62
+        told.add(span(0, LONGEST))
+        assert told.next_after(0) == 0
+        telling = pair.leader._telling
+        assert telling is not None
+        queue = pair.leader.queues.get_or_create("T", 0)
+        for size, count in ((LONGEST + 1, 0), (LONGEST, 1)):
+            telling.appended(0, bytes(size), 5, [(queue, bytes(20), 1, size, size)], keys=False)
+            assert len(pair.told) == count
+        await pair.close()
+
+    run(main())
