@@ -27,6 +27,7 @@ from rmq.protocol.bodies.group import SubscriptionGroupConfig
 from rmq.protocol.bodies.topic import TopicConfig
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ResponseError, RMQError
+from rmq.protocol.names import TABLE_CHANGES_TOPIC
 from rmq.remoting.client import RemotingClient
 from tests.support.raft.brokers import GroupCluster
 from tests.support.virtual import eventually, in_virtual_time
@@ -349,6 +350,83 @@ async def test_a_leader_that_takes_no_messages_takes_no_changes() -> None:
         assert app.topics.get("Full") is None
         assert app.groups.find("reads") is not None, "a group that reads must go on while the disk is full"
         app.store.log.gate &= ~Gate.DISK_FULL
+
+
+NOBODYS = [
+    b"", b"\xff", b"[" * 1000, b"[" * 900 + b"]" * 900, b'{"kind":%s}' % (b"[" * 900 + b"]" * 900),
+    b'{"kind":"topic","name":"Deep","value":%s}' % (b"[" * 300 + b"]" * 300),
+    b'{"kind":"topic","name":"Odd","value":{"topicName":"Odd","perm":99}}',
+    b'{"kind":"topic","name":"Odd\\u0000","value":{"topicName":"Odd\\u0000","perm":6}}',
+    b'{"kind":"topic","name":"Odd","version":{"counter":"x"},"value":null}',
+    b'{"kind":"topic","name":"Odd"}x', b'{"kind":"later","name":"Odd","value":1}',
+    b'{"kind":"topic","name":"Odd","value":{"topicName":"Odd","perm":6}}'.ljust((64 << 10) + 1),
+]  # fmt: skip
+
+
+@in_virtual_time
+async def test_a_record_that_is_no_change_costs_itself_alone(caplog: pytest.LogCaptureFixture) -> None:
+    """At members that run, and at their next start."""
+    async with place() as group:
+        app = group.cluster.members[group.leader]
+        await group.topic("Kept")
+        queue = app.store.queues.get_or_create(TABLE_CHANGES_TOPIC, 0)
+        for body in NOBODYS:
+            app.store.append([own_message(queue, body, {"TAGS": "topic"}, 5, app.ground.store_host)])
+        await group.topic("Behind")
+        await group.cluster.alike()
+        for name in group.cluster.names:
+            if name != group.leader:
+                known = group.cluster.members[name].topics
+                assert known.get("Behind") is not None, name
+                assert not [one for one in known.names() if one.startswith(("Odd", "Deep"))], name
+        assert "not applied: kind='later', name='Odd': it is of another release" in caplog.text
+        for name in group.cluster.names:
+            await group.cluster.kill(name)
+            nodes = group.cluster.simulation.nodes
+            for suffix in ("", ".bak"):
+                if nodes[name].files.exists(f"/store/config/topics.json{suffix}"):
+                    nodes[name].files.unlink(f"/store/config/topics.json{suffix}")
+        for name in group.cluster.names:
+            await group.cluster.begin(name)
+        await group.led()
+        await group.cluster.alike()
+        for name, member in group.cluster.members.items():
+            assert member.topics.get("Behind") is not None, name
+
+
+@in_virtual_time
+async def test_what_clients_had_written_to_a_plain_broker_is_no_change() -> None:
+    """Java's takes it. A member that gets the log from its beginning on must not believe it."""
+    cluster = GroupCluster(seed=6)
+    cluster.waits = True
+    async with cluster:
+        app = await cluster.begin("n0", enableDLegerCommitLog="false")
+        async with Producer("before", namesrv=cluster.namesrv_addr) as producer:
+            for number in range(20):
+                await producer.send(Message("Before", b"%d" % number))
+        queue = app.store.queues.get_or_create(TABLE_CHANGES_TOPIC, 0)
+        for body in (
+            b'{"kind":"topic","name":"Before","value":null}',
+            b'{"kind":"topic","name":"Evil","value":{"topicName":"Evil","perm":6}}',
+            b'{"kind":"group","name":"evil","value":{"groupName":"evil"}}',
+        ):
+            made = own_message(queue, body, {"TAGS": "topic"}, 5, app.ground.store_host)
+            app.store.append([made._replace(born_host=made.born_host[:4] + (50_000).to_bytes(4, "big"))])
+        cluster.members.pop("n0")
+        await cluster.stop_broker(app)
+        nodes = cluster.simulation.nodes
+        nodes["n1"].disk = nodes["n0"].disk.copied()
+        cluster.simulation.kill(nodes["n1"])
+        for name in cluster.names:
+            await cluster.begin(name)
+        await cluster.led_by()
+        await cluster.alike()
+        for name, member in cluster.members.items():
+            assert len(await cluster.bodies(name, "Before")) == 20, name
+            assert member.topics.get("Evil") is None, name
+            assert b"evil" not in bytes(member.groups.encode()), name
+            assert member.group is not None
+            assert member.group._changes.applied == 0, name
 
 
 @pytest.mark.parametrize("behind", [False, True])

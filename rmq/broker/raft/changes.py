@@ -22,6 +22,7 @@ from rmq.broker.store.own import own_message
 from rmq.broker.store.queues.files import is_blank
 from rmq.broker.store.state import ENTRY, Queue
 from rmq.broker.topics.changes import FORBIDDEN, GROUP, TOPIC, Change
+from rmq.protocol.addresses import join
 from rmq.protocol.bodies.group import SubscriptionGroupConfig
 from rmq.protocol.bodies.pop import SetMessageRequestModeRequestBody
 from rmq.protocol.bodies.topic import DataVersion, TopicConfig
@@ -210,10 +211,16 @@ class TableChanges:
             self._apply(_Pending(offset, offset + len(record), change))
 
     def _read(self, offset: int, record: bytes) -> Change | None:
+        """What a record says; None when it costs itself, whatever it is: a plain broker's log may have any there."""
         try:
-            return decode(decode_record(record, check_crc=True).body)
-        except ProtocolError as error:
-            self._notes.say(log.error, "the change of a topic or a group at %d is not applied: %s", offset, error)
+            found = decode_record(record, check_crc=True)
+            if found.born_host != found.store_host:  # which a client cannot say of itself
+                host, port = found.born_host
+                raise BodyError(f"not a broker has written it, but {join(host, port)}")
+            return decode(found.body)
+        except Exception as error:
+            why = error if isinstance(error, ProtocolError) else f"{type(error).__name__}: {error}"
+            self._notes.say(log.error, "the change of a topic or a group at %d is not applied: %s", offset, why)
             return None
 
     def committed(self, end: int) -> None:

@@ -9,6 +9,9 @@ The body is one JSON object::
     offsets    "group", deleted: whether its offsets go, too
     version    dataVersion of the table with the change; "mode" has none
 
+It is born where it is stored, as everything is that a broker writes itself. What a client has sent to a plain broker
+that did not refuse it was not, and is no change.
+
 Whoever does not know the topic, a plain broker, Java's, or a member of a release before, has messages there that nobody
 asks for.
 """
@@ -56,6 +59,8 @@ def decode(body: bytes) -> Change:
 
     :raises BodyError: it is none, or one that a later release has written.
     """
+    if len(body) > LONGEST:
+        raise BodyError(f"it has {len(body)} bytes, and {LONGEST} at most are written")
     try:
         found = orjson.loads(body)
     except ValueError as error:
@@ -64,12 +69,16 @@ def decode(body: bytes) -> Change:
         raise BodyError("it is no object")
     kind, name, beside = found.get("kind"), found.get("name"), found.get("beside", "")
     if kind not in (TOPIC, GROUP, FORBIDDEN, MODE) or not isinstance(name, str) or not isinstance(beside, str):
-        raise BodyError(f"kind={kind!s:.40}, name={name!s:.40}: it is of another release")
+        raise BodyError(f"kind={kind!r:.40}, name={name!r:.40}: it is of another release")
     if fault := name_fault(name) or (name_fault(beside) if beside else None):
         raise BodyError(fault)
     value, version = found.get("value"), found.get("version")
+    try:
+        text = None if value is None else orjson.dumps(value)
+    except TypeError as error:  # it takes less depth than what is read may have
+        raise BodyError(f"the settings of {kind} {name} cannot be kept: {error}") from None
     return Change(
-        kind, name, None if value is None else orjson.dumps(value),
+        kind, name, text,
         None if version is None else DataVersion.from_object(version), beside, found.get("offsets") is True,
     )  # fmt: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from rmq.broker.raft.table_records import config_of, decode, encode
+from rmq.broker.raft.table_records import LONGEST, config_of, decode, encode
 from rmq.broker.topics.changes import FORBIDDEN, GROUP, MODE, TOPIC, Change
 from rmq.protocol.bodies.group import SubscriptionGroupConfig
 from rmq.protocol.bodies.pop import SetMessageRequestModeRequestBody
@@ -50,6 +50,9 @@ def test_a_change_comes_out_as_it_went_in(change: Change, config: object) -> Non
         (b'{"kind":"topic","name":"a\\nb","value":null}', "no name"),
         (b'{"kind":"forbidden","name":"g","beside":"a\\nb","value":4}', "no name"),
         (b'{"kind":"topic","name":"T","value":null,"version":[]}', "DataVersion"),
+        (b'{"kind":"topic\\nFATAL","name":"T"}', r"kind='topic\\nFATAL', name='T'"),
+        (b'{"kind":"topic","name":"T","value":%s}' % (b"[" * 300 + b"]" * 300), "cannot be kept"),
+        (b'{"kind":"topic","name":"T","value":null}'.ljust(LONGEST + 1), "65537 bytes"),
     ],
 )
 def test_what_is_no_change_is_refused(record: bytes, why: str) -> None:
