@@ -42,7 +42,7 @@ class Telling:
         if keys:
             self._waiting.append(told)
         else:
-            self._tell(told)
+            self._say(told)
 
     def indexed(self, start: int, keys: bytes | None) -> None:
         """The keys of an append are in the index.
@@ -56,4 +56,9 @@ class Telling:
         if waiting and waiting[0].start == start:
             told = waiting.popleft()
             if keys is not None:
-                self._tell(told._replace(keys=keys))
+                self._say(told._replace(keys=keys))
+
+    def _say(self, told: Told) -> None:
+        """Tell, if it fits in one unit, which has no more room: a longer one would end the connection."""
+        if told.memory <= LONGEST:
+            self._tell(told)

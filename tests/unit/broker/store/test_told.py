@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from rmq.broker.raft.wire import SpanTold, pieces
+from rmq.broker.replication.wire import LARGEST_BODY
 from rmq.broker.store.index.file import INDEX_ENTRY, INDEX_ENTRY_SIZE
 from rmq.broker.store.log.gate import Gate
 from rmq.broker.store.settings import StoreSettings
@@ -529,6 +531,26 @@ def test_a_long_span_is_read_piece_by_piece() -> None:
         for size, count in ((LONGEST + 1, 0), (LONGEST, 1)):
             telling.appended(0, bytes(size), 5, [(queue, bytes(20), 1, size, size)], keys=False)
             assert len(pair.told) == count
+        await pair.close()
+
+    run(main())
+
+
+def test_what_is_longer_than_a_unit_is_not_told() -> None:
+    """Short messages with many keys; who gets a longer unit closes the connection."""
+
+    async def main() -> None:
+        pair = await Pair.made(index_entries=1 << 20, commit_log_file_size=16 << 20)
+        pair.leader.append(pair.puts(800, size=1, keys=257, queues=1), 1_000_000)
+        (told,) = pair.told
+        assert len(pieces(SpanTold(5, "l", told))[1]) < told.memory < LONGEST
+        pair.leader.append(pair.puts(816, size=1, keys=257, queues=1), 1_000_000)
+        assert len(pair.told) == 1
+        queue = pair.leader.queues.get_or_create("T" * 127, 0)
+        most = Told(1 << 60, (1 << 60) + 1, 5, 7, [ToldQueue(queue.topic, 0, 0, bytes(20))] * 10_300, None)
+        assert most.memory <= LONGEST
+        head, data = pieces(SpanTold(5, "l", most))
+        assert len(head) + len(data) <= LARGEST_BODY
         await pair.close()
 
     run(main())
