@@ -20,7 +20,7 @@ from rmq.protocol.errors import ReplicationError
 from rmq.runtime.world import World
 from rmq.testing.simloop import run
 from rmq.testing.simworld import Simulation
-from tests.support.scenes.store import LOG_SIZE, die, opened, put, small
+from tests.support.scenes.store import HOST, LOG_SIZE, die, opened, put, small
 from tests.support.virtual import eventually
 
 MADE: dict[str, Any] = {"checksums_on_append": False, "group": True}
@@ -147,6 +147,28 @@ def test_what_is_told_is_put_as_it_is() -> None:
         assert [(told.start, told.end) for told in pair.told] == [(span.start, span.end)]
         pair.send(start)
         pair.tell()
+        await pair.alike()
+        await pair.close()
+
+    run(main())
+
+
+def test_hosts_and_names_of_every_length() -> None:
+    """IPv6 of either host or both, among others; and the longest name that a record has room for."""
+
+    async def main() -> None:
+        pair = await Pair.made()
+        v6 = bytes(range(16)) + (10911).to_bytes(4, "big")
+        for topic in ("T", "L" * 127, "%LMQ%light"):
+            puts = pair.puts(8, topic=topic)
+            for number, (flag, born, stored) in enumerate(
+                ((0x10, v6, HOST), (0x20, HOST, v6), (0x30, v6, v6), (0x8, HOST, HOST))
+            ):
+                puts[number] = puts[number]._replace(sys_flag=flag, born_host=born, store_host=stored)
+            start = pair.leader.log.end
+            pair.leader.append(puts, 1_000_000 + start)
+            pair.send(start)
+            pair.tell()
         await pair.alike()
         await pair.close()
 
