@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import Protocol, cast
 
-from rmq.broker.raft.wire import HELLO, Hello, Word, decode, listens, refusal
+from rmq.broker.raft.wire import HELLO, Hello, Word, decode, listens, refusal, tells
 from rmq.broker.replication.wire import UnitDecoder, header
 from rmq.protocol import addresses
 from rmq.protocol.errors import ReplicationError, RMQError
@@ -46,6 +46,9 @@ class Listens(Protocol):
 
     def heard(self, message: Word) -> None:
         """A member says something."""
+
+    def left_out(self, link: Incoming, error: ReplicationError) -> None:
+        """A word of it is none, and nobody needs it."""
 
     def refused(self, link: Incoming, error: RMQError) -> None:
         """It is to be closed, and told why."""
@@ -134,8 +137,16 @@ class Incoming(asyncio.Protocol):
                 self._transport.write(listens())
             self.hello = hello
             return
-        if self._links.is_known(self.hello):
-            self._links.heard(decode(self.hello.source, body))
+        if not self._links.is_known(self.hello):
+            return
+        try:
+            word = decode(self.hello.source, body)
+        except ReplicationError as error:
+            if not tells(body):
+                raise
+            self._links.left_out(self, error)
+        else:
+            self._links.heard(word)
 
     def _secured(self, data: bytes) -> bool:
         """Whether these first bytes begin a handshake, which they do now: a unit begins with 0.

@@ -299,6 +299,10 @@ class Links:
             if hello is not None and not any(other.hello and other.hello.source == hello.source for other in self._in):
                 self.lost(hello.source)
 
+    def left_out(self, link: Incoming, error: ReplicationError) -> None:
+        """What a leader tells of its log is nothing that can be used: that is read here, as it is without."""
+        self._refusals.say(log.warning, "%s is not believed, and its log is read instead: %s", link.peer, error)
+
     def refused(self, link: Incoming, error: RMQError) -> None:
         """Close a connection, and say why."""
         self._refusals.say(

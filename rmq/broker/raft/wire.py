@@ -37,7 +37,19 @@ from rmq.protocol.errors import ReplicationError
 from rmq.raft.messages import Admit, Append, AppendReply, Install, Message, TimeoutNow, VoteReply, VoteRequest
 from rmq.raft.position import Position
 
-__all__ = ["HELLO", "LISTENS", "REFUSED", "Hello", "SpanTold", "Word", "decode", "encode", "listens", "refusal"]
+__all__ = [
+    "HELLO",
+    "LISTENS",
+    "REFUSED",
+    "Hello",
+    "SpanTold",
+    "Word",
+    "decode",
+    "encode",
+    "listens",
+    "refusal",
+    "tells",
+]
 
 HELLO: Final = 0
 REFUSED: Final = 7
@@ -125,6 +137,11 @@ Word = Message | SpanTold
 def listens() -> bytes:
     """A unit to who has opened a connection: this member understands :class:`SpanTold`. An older one ignores it."""
     return header(0, 1) + bytes([LISTENS])
+
+
+def tells(body: bytes | memoryview) -> bool:
+    """Whether a unit is a :class:`SpanTold`, good or not: nobody needs it."""
+    return body[:1] == bytes([_SPAN])
 
 
 def refusal(why: str) -> bytes:

@@ -12,6 +12,7 @@ from rmq.broker.raft import incoming
 from rmq.broker.raft.answering import Answering
 from rmq.broker.raft.wire import SpanTold
 from rmq.broker.replication.wire import header
+from rmq.broker.store.told import Told
 from rmq.raft.messages import AppendReply, TimeoutNow
 from rmq.raft.messages import Message as Said
 from rmq.raft.position import Position
@@ -73,6 +74,25 @@ async def test_a_member_that_does_not_understand_it_reads_the_log(monkeypatch: p
         for name in cluster.names:
             assert put_bytes(cluster, name) == 0
             assert await found(cluster, name, "Topic", "all") == 30
+
+
+@in_virtual_time
+async def test_what_cannot_be_read_of_it_costs_itself_alone(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The connection stays, with the log that comes on it."""
+    encode = Told.encode
+    monkeypatch.setattr(Told, "encode", lambda told: encode(told)[:-1] + bytes([encode(told)[-1] ^ 1]))
+    async with GroupCluster(seed=2) as cluster:
+        leader = await cluster.led_by()
+        await messages(cluster, "Topic")
+        await cluster.alike()
+        assert cluster.leader() == leader
+        for name in cluster.names:
+            assert put_bytes(cluster, name) == 0
+            assert await found(cluster, name, "Topic", "all") == 30
+    assert "is closed" not in caplog.text
+    assert "its log is read instead: what a leader tells of a span has changed on its way" in caplog.text
 
 
 @in_virtual_time
