@@ -29,6 +29,7 @@ from rmq.protocol.command import Command
 from rmq.protocol.errors import ResponseError, RMQError
 from rmq.protocol.names import TABLE_CHANGES_TOPIC
 from rmq.remoting.client import RemotingClient
+from rmq.runtime.world import Files
 from tests.support.raft.brokers import GroupCluster
 from tests.support.virtual import eventually, in_virtual_time
 
@@ -427,6 +428,46 @@ async def test_what_clients_had_written_to_a_plain_broker_is_no_change() -> None
             assert b"evil" not in bytes(member.groups.encode()), name
             assert member.group is not None
             assert member.group._changes.applied == 0, name
+
+
+def forget(files: Files) -> None:
+    """Remove the folder ``raft``: a group begins anew with the log."""
+    for name in files.list("/store/raft"):
+        files.unlink(f"/store/raft/{name}")
+
+
+@in_virtual_time
+async def test_changes_of_an_earlier_group_are_not_made_again_in_a_plain_broker_s_log() -> None:
+    """Not even where the group that begins with it is killed before its tables say how far they are."""
+    async with place() as group:
+        cluster = group.cluster
+        await group.topic("T")
+        await group.delete("T")
+        await cluster.alike()
+        for name in cluster.names:
+            await cluster.stop_broker(cluster.members.pop(name))
+        nodes = cluster.simulation.nodes
+        forget(nodes["n0"].files)
+        app = await cluster.begin("n0", enableDLegerCommitLog="false")
+        app.topics.put(TopicConfig("T", 1, 1))
+        async with Producer("plain", namesrv=cluster.namesrv_addr) as producer:
+            await producer.send(Message("T", b"kept"), queue=MessageQueue("T", "group", 0))
+        cluster.members.pop("n0")
+        await cluster.stop_broker(app)
+        forget(nodes["n0"].files)
+        for name in ("n1", "n2"):
+            nodes[name].disk = nodes["n0"].disk.copied()
+            cluster.simulation.kill(nodes[name])
+        for _ in range(2):
+            for name in cluster.names:
+                await cluster.begin(name)
+            await cluster.led_by()
+            await cluster.alike()
+            for name, member in cluster.members.items():
+                assert member.topics.get("T") is not None, name
+                assert await cluster.bodies(name, "T") == [b"kept"], name
+            for name in cluster.names:
+                await cluster.kill(name)
 
 
 @pytest.mark.parametrize("behind", [False, True])

@@ -156,17 +156,18 @@ class TableChanges:
 
     # -- everybody's
 
-    async def load(self, committed: int, *, new: bool) -> None:
+    async def load(self, committed: int, *, plain: int, new: bool) -> None:
         """Go on where the tables' files end; the store is loaded.
 
         :param committed: up to where the log is known to be.
-        :param new: the log was a plain broker's, whose tables have everything.
+        :param plain: up to where the log was a plain broker's, whose tables have everything.
+        :param new: it is a member for the first time: what files say is of an earlier group's.
         :raises StoreError: the changes cannot be read.
         """
         self._committed = committed
         for table in self._tables:
             if new or table.applied is None:
-                table.applied = self._store.log.end if new else 0
+                table.applied = plain  # also where the first start has ended before a file said so
             else:
                 self._noted[table.file.path] = table.applied
         queue = self._store.queues.get(TABLE_CHANGES_TOPIC, 0)

@@ -95,7 +95,7 @@ class Group:
             world, store, members, self._sidecar, kept, self._say, on_disk=store.settings.sync_flush,
             tell=self._say_of_span,
         )  # fmt: skip
-        await self._changes.load(min(kept.commit, end), new=kept.new)
+        await self._changes.load(min(kept.commit, end), plain=kept.plain(end), new=kept.new)
         driver.log.on_committed.append(self._changes.committed)
         driver.log.on_cut.append(self._changes.cut)
         driver.on_change.append(self._driver_changed)

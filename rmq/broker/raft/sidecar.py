@@ -60,6 +60,14 @@ class Kept(NamedTuple):
     #: It is not counted yet.
     returning: bool = False
 
+    def plain(self, end: int) -> int:
+        """Up to where the log is of no term: a plain broker's.
+
+        :param end: of the log that is here.
+        """
+        first, *later = self.starts
+        return 0 if first.term else min([end, *(start.end for start in later[:1])])
+
 
 class Sidecar:
     """The files of one member.
