@@ -509,12 +509,13 @@ def test_what_waits_takes_no_more_memory_than_it_may(size: int, how: dict[str, i
         pair = await Pair.made()
         told = pair.follower.dispatcher.told
         one = span(0, size, **how)
-        for number in range((80 << 20) // max(size, one.memory) + 10):
+        last = (80 << 20) // max(size, one.memory) + 10
+        for number in range(last + 1):
             told.add(one._replace(start=number * size, end=(number + 1) * size))
         waiting = list(told._spans)
         assert told.memory == sum(one.memory for one in waiting) <= 32 << 20
         assert waiting[-1].end - waiting[0].start <= 64 << 20
-        assert waiting[-1].start == number * size, "the oldest is read from the log, not the newest"
+        assert waiting[-1].start == last * size, "the oldest is read from the log, not the newest"
         assert max(told.memory / (32 << 20), (waiting[-1].end - waiting[0].start) / (64 << 20)) > 0.9
         told.log_ends(waiting[len(waiting) // 2].end)
         assert told.memory == sum(one.memory for one in told._spans)
