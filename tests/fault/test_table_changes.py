@@ -24,6 +24,7 @@ from rmq.broker.topics.changes import APPLIED, TOPIC, Change
 from rmq.broker.topics.table import TopicTable
 from rmq.client.transaction import TransactionState
 from rmq.protocol.bodies.group import SubscriptionGroupConfig
+from rmq.protocol.bodies.pop import SetMessageRequestModeRequestBody
 from rmq.protocol.bodies.topic import TopicConfig
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ResponseError, RMQError
@@ -285,6 +286,55 @@ async def test_a_start_goes_on_where_the_tables_end() -> None:
             assert app.topics.applied == before[APPLIED]
         changes = [app.group._changes.applied for app in apps if app.group is not None]
         assert changes == [0, 5, 0], "an old change was applied to newer tables, or one was not"
+
+
+@in_virtual_time
+async def test_old_changes_do_not_come_back_when_a_release_before_had_the_store() -> None:
+    async with place() as group:
+        await group.topic("Changed", 3)
+        await group.topic("Again", 3)
+        await group.delete("Again")
+        await group.admin.create_and_update_subscription_group(group.at, GROUP)
+        await group.asked(353, group="readers", topic="Changed", readable="false")
+        await group.admin.set_message_request_mode(group.at, "Changed", "readers", "POP", 2)
+        await group.cluster.alike()
+        members = dict(group.cluster.members)
+        for name, app in members.items():
+            if name != group.leader and app.group is not None:
+                app.group._changes._apply = lambda pending: None  # type: ignore[method-assign]
+        await group.topic("Gone", 3)  # it comes and goes before who follows asks for the topics
+        await group.send("Gone", b"dead", 0)
+        await group.delete("Gone")
+        await asyncio.sleep(1)
+        for app in members.values():  # of the release before from now on: nothing goes through the log
+            app.topics.journal = app.groups.journal = app.modes.journal = None
+            app.topics.applied = app.groups.applied = app.modes.applied = None
+            app.topics.put(TopicConfig("Changed", 5, 5))
+            app.topics.put(TopicConfig("Again", 4, 4))
+            app.groups.put(SubscriptionGroupConfig(group_name="readers", retry_max_times=9))
+            app.groups.forbid("readers", "Changed", 0)
+            app.modes.put(SetMessageRequestModeRequestBody(topic="Changed", consumer_group="readers", mode="PULL"))
+        told = {name: app.topics.data_version for name, app in members.items()}
+        assert sum(bool(app.store.queues.all("Gone")) for app in members.values()) == 2
+        await asyncio.sleep(15)  # the files are written
+        for name in members:
+            assert APPLIED not in group.topics_file(name)
+            await group.cluster.kill(name)
+        for name in members:
+            await group.cluster.begin(name)
+        await group.led()
+        await group.cluster.alike()
+        for name, app in group.cluster.members.items():
+            assert app.topics.get("Changed") == TopicConfig("Changed", 5, 5), name
+            assert app.topics.get("Again") == TopicConfig("Again", 4, 4), name
+            assert app.topics.data_version.counter >= told[name].counter, name
+            assert app.topics.get("Gone") is None, name
+            assert not app.store.queues.all("Gone"), name
+            readers = app.groups.get("readers")
+            assert readers is not None
+            assert readers.retry_max_times == 9, name
+            assert app.groups.may_read("readers", "Changed"), name
+            assert app.modes.get("Changed", "readers").mode == "PULL", name
 
 
 @in_virtual_time
@@ -554,6 +604,10 @@ def _starts_from_the_beginning(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("rmq.broker.topics.table.applied_of", lambda whole: None)
 
 
+def _takes_old_changes_for_new(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(TableChanges, "_has", lambda self, pending: False)
+
+
 @pytest.mark.parametrize(
     ("plant", "scene"),
     [
@@ -566,6 +620,7 @@ def _starts_from_the_beginning(patch: pytest.MonkeyPatch) -> None:
         (_applies_no_deletion, test_a_deleted_topic_stays_deleted_and_begins_anew_without_its_messages),
         (_applies_no_deletion, test_a_topic_deleted_and_made_again_in_one_go_is_the_new_one_everywhere),
         (_starts_without_the_log, test_a_start_goes_on_where_the_tables_end),
+        (_takes_old_changes_for_new, test_old_changes_do_not_come_back_when_a_release_before_had_the_store),
         (_starts_from_the_beginning, test_a_start_goes_on_where_the_tables_end),
     ],
 )

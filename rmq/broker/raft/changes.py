@@ -21,7 +21,7 @@ from rmq.broker.raft.table_records import LONGEST, config_of, decode, encode
 from rmq.broker.store.own import own_message
 from rmq.broker.store.queues.files import is_blank
 from rmq.broker.store.state import ENTRY, Queue
-from rmq.broker.topics.changes import FORBIDDEN, GROUP, TOPIC, Change
+from rmq.broker.topics.changes import FORBIDDEN, GROUP, MODE, TOPIC, Change
 from rmq.protocol.addresses import join
 from rmq.protocol.bodies.group import SubscriptionGroupConfig
 from rmq.protocol.bodies.pop import SetMessageRequestModeRequestBody
@@ -74,6 +74,10 @@ class TableChanges:
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         #: By file: up to where it says that it has them.
         self._noted: dict[str, int | None] = {}
+        #: Of tables whose files did not say where they are in the log, by kind: how many changes they had seen, and
+        #: where the log ended then.
+        self._seen: dict[str, int] = {}
+        self._seen_until = 0
         #: Changes that were applied since the start.
         self.applied = 0
 
@@ -165,6 +169,14 @@ class TableChanges:
         :raises StoreError: the changes cannot be read.
         """
         self._committed = committed
+        # A release before, which knows nothing of the log's changes, may have written the files since they came: what
+        # they have is newer.
+        for kind, counted in ((TOPIC, self._topics), (GROUP, self._groups), (FORBIDDEN, self._groups)):
+            if counted.applied is None:
+                self._seen[kind] = counted.data_version.counter
+        if self._modes.applied is None and self._modes.all():
+            self._seen[MODE] = 0  # nobody counts theirs
+        self._seen_until = 0 if new else self._store.log.end
         for table in self._tables:
             if new or table.applied is None:
                 table.applied = plain  # also where the first start has ended before a file said so
@@ -267,7 +279,10 @@ class TableChanges:
         table = self._topics if change.kind == TOPIC else self._groups if change.kind in (GROUP, FORBIDDEN) else None
         if pending.start >= ((self._modes if table is None else table).applied or 0):
             try:
-                self._do(change, end)
+                if self._has(pending):
+                    self._clear_away(change, end)
+                else:
+                    self._do(change, end)
             except Exception as error:  # costs itself alone
                 log.error(
                     "the change of %s %s at %d is not applied: %s: %s",
@@ -292,6 +307,18 @@ class TableChanges:
                 self._forgetting.forget_group(change.name, version, offsets=change.offsets)
             case None if change.kind == TOPIC:
                 self._forget_topic(change.name, version, end)
+
+    def _has(self, pending: _Pending) -> bool:
+        """Whether a table had a change before this release had its file."""
+        change, count = pending.change, self._seen.get(pending.change.kind)
+        if count is None or pending.start >= self._seen_until:
+            return False
+        return change.version is None or change.version.counter <= count
+
+    def _clear_away(self, change: Change, end: int) -> None:
+        """A table has a change, and whoever wrote it may never have heard of a topic that came and went."""
+        if change.kind == TOPIC and change.value is None and change.name not in self._topics:
+            self._forgetting.forget_topic(change.name, end)
 
     def _forget_topic(self, topic: str, version: DataVersion, end: int) -> None:
         if not self._leads:
