@@ -16,6 +16,7 @@ import pytest
 from rmq.aio import AdminClient, Message, MessageQueue, Producer, PushConsumer, TransactionProducer
 from rmq.broker.app import BrokerApp
 from rmq.broker.raft.changes import TableChanges
+from rmq.broker.raft.sidecar import Kept, Sidecar
 from rmq.broker.replication import metadata
 from rmq.broker.store.log.gate import Gate
 from rmq.broker.store.own import own_message
@@ -288,8 +289,7 @@ async def test_a_start_goes_on_where_the_tables_end() -> None:
         assert changes == [0, 5, 0], "an old change was applied to newer tables, or one was not"
 
 
-@in_virtual_time
-async def test_old_changes_do_not_come_back_when_a_release_before_had_the_store() -> None:
+async def _a_release_before_had_the_store() -> None:
     async with place() as group:
         await group.topic("Changed", 3)
         await group.topic("Again", 3)
@@ -335,6 +335,23 @@ async def test_old_changes_do_not_come_back_when_a_release_before_had_the_store(
             assert readers.retry_max_times == 9, name
             assert app.groups.may_read("readers", "Changed"), name
             assert app.modes.get("Changed", "readers").mode == "PULL", name
+
+
+@in_virtual_time
+async def test_old_changes_do_not_come_back_when_a_release_before_had_the_store() -> None:
+    await _a_release_before_had_the_store()
+
+
+@in_virtual_time
+async def test_nor_do_they_come_back_while_it_is_not_known_again_that_they_are_committed() -> None:
+    load = Sidecar.load
+
+    async def long_ago(self: Sidecar) -> Kept:
+        return (await load(self))._replace(commit=0)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Sidecar, "load", long_ago)
+        await _a_release_before_had_the_store()
 
 
 @in_virtual_time
