@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import Future
 from functools import partial
 from types import TracebackType
@@ -166,10 +166,10 @@ class Producer(ProducerMirror):
         check_callback(callback)
         limit, sender = client._limit(timeout), client._sender
         if client._settings.auto_batch and sender.joins(message := plain_message(message), selector):
-            return self._there(made, client.send(message, queue=queue, timeout=limit), callback)
+            return self._there(made, partial(client.send, message, queue=queue, timeout=limit), callback)
         retries = client._settings.retry_times_when_send_async_failed
         if made.inside and (sender.waits or queue is not None or selector is not None):
-            return self._there(made, sender.send(message, queue, selector, arg, limit, retries), callback)
+            return self._there(made, partial(sender.send, message, queue, selector, arg, limit, retries), callback)
         send = sender.prepare(message)
         attempts = sender.attempts(send, queue, selector, arg, limit, retries)
         place = Entry(sender.window, weight(send))
@@ -223,14 +223,25 @@ class Producer(ProducerMirror):
     def _there(
         self,
         made: Bridge,
-        coro: Coroutine[Any, Any, T],
+        function: Callable[[], Awaitable[T]],
         callback: Callable[[Future[T]], object] | None,
     ) -> Future[T]:
-        """By a coroutine: a send goes into a batch with others, or the loop cannot wait for its hooks."""
+        """By a coroutine: a send goes into a batch with others, or the loop cannot wait for its hooks.
+
+        It is made on the loop: here, a signal handler that raises would leave one that nobody awaits.
+        """
         future: _Future[T] = _Future(made, self._called)
+
+        async def awaited() -> T:
+            return await function()
+
+        def begin() -> None:
+            if not future.cancelled():
+                made.spawn(awaited(), partial(_tell, future))
+
         try:
             self._keep(future, callback)
-            made.post(made.spawn, coro, partial(_tell, future))
+            made.post(begin)
         except BaseException:  # of a signal handler: no shutdown waits for it
             future.cancel()
             raise
@@ -256,8 +267,8 @@ class Producer(ProducerMirror):
         made.check()
         client._joined  # noqa: B018 - raises when not started
         check_callback(callback)
-        asked = client.request(plain_message(message), queue=queue, selector=selector, arg=arg, timeout=timeout)
-        return self._there(made, asked, callback)
+        ask = partial(client.request, plain_message(message), queue=queue, selector=selector, arg=arg, timeout=timeout)
+        return self._there(made, ask, callback)
 
     def send_oneway(
         self,

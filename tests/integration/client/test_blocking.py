@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -234,6 +234,30 @@ def test_an_interrupt_costs_no_place_and_no_shutdown_wherever_it_comes(cluster: 
         for _ in range(3):
             assert producer.send(Message("Interrupted", b"x")).ok
         assert producer._client._sender.window.used == 0
+
+
+@pytest.mark.parametrize("how", ["send_async", "request_async"])
+def test_an_interrupt_leaves_no_coroutine_that_nobody_awaits(cluster: BlockingCluster, how: str) -> None:
+    """Of one, Python would write a warning to standard error, which is an error here."""
+    before = sys.gettrace()
+    with Producer("pg", namesrv=cluster.namesrv_addr, **PATIENT, auto_batch=True) as producer:
+        producer.send(Message("Coroutines", b"x"))
+        window = producer._client._sender.window
+        interrupted = 0
+        for number in range(1, 2_000):
+            interrupt = _Interrupt(("blocking/producer.py",), number)
+            sys.settrace(interrupt)
+            try:
+                getattr(producer, how)(Message("Coroutines", b"x"), timeout=0.2).cancel()
+            except KeyboardInterrupt:
+                interrupted += 1
+            finally:
+                sys.settrace(before)
+            if interrupt.left > 0:
+                break
+        assert 100 < interrupted < 1_900
+        assert not wait(list(producer._under_way), PATIENCE).not_done, "a shutdown would wait for these"
+    assert window.used == 0
 
 
 def test_a_logging_handler_may_send_through_a_producer(cluster: BlockingCluster) -> None:
