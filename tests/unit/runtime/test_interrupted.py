@@ -82,7 +82,7 @@ class At:
 
 
 class _Interrupt(BaseException):
-    pass
+    """What a signal handler raises."""
 
 
 def _raise() -> None:

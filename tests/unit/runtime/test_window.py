@@ -202,7 +202,7 @@ async def test_other_threads_take_places_of_the_same_window() -> None:
 
 
 class _Interrupt(BaseException):
-    pass
+    """What a signal handler raises."""
 
 
 def interrupted_at(number: int, call: Callable[[], object]) -> bool:
@@ -299,7 +299,7 @@ class Thing(Awaited[object]):
         self.run, self.name = run, name
 
     def wanted(self) -> None:
-        pass
+        """Somebody else tells it."""
 
     def begin(self, timeout: float) -> None:
         self.run.begun.append(self.name)

@@ -37,8 +37,7 @@ def test_every_change_has_a_version_of_its_own() -> None:
         versions.append(drafts.version_after(committed, 9).counter)
         drafts.add(name, None)
     assert versions == [5, 6]
-    for _ in drafts.take_back():
-        pass
+    list(drafts.take_back())
     assert drafts.version_after(committed, 9).counter == 5
 
 
