@@ -121,12 +121,15 @@ SAME = [
     "updateSubGroup -b {A} -g {G}",
 ]
 
+#: A speed that a broker gives of its last samples: it is another one a second later.
+_OF_A_MOMENT = re.compile(r"(?<=^Consume TPS: )\d+\.\d\d$")
+
 
 @pytest.mark.parametrize("line", SAME)
 def test_both_print_the_same(tools: Tools, line: str) -> None:
     java, ours = tools.java(line), tools.ours(line)
     assert "Exception" not in "".join(java)
-    assert sorted(ours) == sorted(java)
+    assert sorted(_OF_A_MOMENT.sub("#", one) for one in ours) == sorted(_OF_A_MOMENT.sub("#", one) for one in java)
 
 
 #: Java's tool does these once in a process, or finds nothing at a Java broker.
