@@ -36,6 +36,11 @@ def _nothing() -> None:
     """What a reference to nothing gives."""
 
 
+def _end(error: BaseException) -> None:
+    """End the program: the loop lets it through."""
+    raise error
+
+
 class _Failed:
     """Why there is no value.
 
@@ -130,9 +135,16 @@ class Together:
         self._done.append(awaited)
 
     def wake_now(self) -> None:
-        """Have them called in this turn of the loop, where no task is running."""
+        """Have them called in this turn of the loop, where no task is running. Never raises.
+
+        A program that ends itself meanwhile does so in the next turn: what a transport calls may not raise, and uvloop
+        would take it for a connection that is broken.
+        """
         if self._done and not self._waking and asyncio.current_task() is None:
-            self._wake_all()
+            try:
+                self._wake_all()
+            except (SystemExit, KeyboardInterrupt) as error:
+                self.loop.call_soon(_end, error)
 
     def _wake_all(self) -> None:
         done = self._done

@@ -580,3 +580,36 @@ def test_who_waits_is_woken_in_the_turn_that_tells_it_where_no_task_runs(
         await asyncio.gather(*tasks)
 
     run_on(loop, main())
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+@both_loops
+@both_kinds
+def test_a_program_that_ends_itself_when_it_is_woken_ends(
+    kind: type[asyncio.Task[object]], loop: Any, error: type[BaseException]
+) -> None:
+    """Who wakes it goes on: uvloop takes what leaves a protocol for a broken connection, and the program would hang."""
+    went_on: list[bool] = []
+
+    async def main() -> None:
+        running = asyncio.get_running_loop()
+        one = Told(Together(running))
+
+        async def ends() -> None:
+            await one
+            raise error
+
+        def tell() -> None:
+            one.tell(1)
+            one._together.wake_now()
+            went_on.append(True)
+
+        task = kind(ends(), loop=running)
+        await turns()
+        running.call_soon(tell)
+        await asyncio.wait([task])
+        await asyncio.sleep(5)
+
+    with pytest.raises(error):
+        run_on(loop, main())
+    assert went_on
