@@ -67,7 +67,7 @@ class Rolling:
         oldest = await self._store.search.time_at(queue, max(done.floor, queue.min))
         if oldest < 0 or oldest >= before:
             return
-        end = await self._waiting.first_since(queue, before, seen)
+        end = await self._store.search.first_since(queue, queue.min, seen, before)
         batch: list[int] = []
         for index in done.missing(queue.min, end):
             batch.append(index)

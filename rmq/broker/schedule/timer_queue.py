@@ -117,17 +117,6 @@ class TimerQueue:
                 high = middle
         return low
 
-    async def first_since(self, queue: Queue, time: int, end: int) -> int:
-        """Index of the first message before ``end`` that was stored at ``time`` (ms) or later; ``end`` if none was."""
-        low, high = queue.min, end
-        while low < high:
-            middle = (low + high) // 2
-            if await self._store.search.time_at(queue, middle) < time:
-                low = middle + 1
-            else:
-                high = middle
-        return low
-
     async def _position(self, queue: Queue, index: int) -> int:
         try:
             entry = await self._store.queues.entries_cold(queue, index, 1)

@@ -64,7 +64,7 @@ class QueueSearch:
         distance = 0
         # Times ascend between the places where they went back; of what is equally near the newest counts.
         for low, high in pairwise((queue.min, *await self._begins(queue), end)):
-            found = await self._first_since(queue, low, high, time + upper) - upper
+            found = await self.first_since(queue, low, high, time + upper) - upper
             if low <= found < high or low < found == end:
                 away = abs(await self.time_at(queue, min(found, end - 1)) - time)
                 if best < 0 or away <= distance:
@@ -87,8 +87,8 @@ class QueueSearch:
             begins.append(low)
         return begins
 
-    async def _first_since(self, queue: Queue, low: int, high: int, time: int) -> int:
-        """The first message from ``low`` to before ``high`` that is not older than ``time``, or ``high``."""
+    async def first_since(self, queue: Queue, low: int, high: int, time: int) -> int:
+        """Index of the first message from ``low`` to before ``high`` not older than ``time`` (ms), or ``high``."""
         per_file = self._queues.file_size // ENTRY_SIZE
         # The file first: its last entry is not older than the time asked for.
         while low // per_file < (high - 1) // per_file:
