@@ -213,24 +213,31 @@ class _Interrupt:
         return self
 
 
+def _interrupted(modules: tuple[str, ...], call: Callable[[], object]) -> int:
+    """Make a call again and again, interrupted at each instruction of some modules in turn; how often it was."""
+    before = sys.gettrace()
+    interrupted = 0
+    for number in range(1, 2_000):
+        interrupt = _Interrupt(modules, number)
+        sys.settrace(interrupt)
+        try:
+            call()
+        except KeyboardInterrupt:
+            interrupted += 1
+        finally:
+            sys.settrace(before)
+        if interrupt.left > 0:
+            break
+    return interrupted
+
+
 @pytest.mark.parametrize("how", ["send", "send_async"])
 def test_an_interrupt_costs_no_place_and_no_shutdown_wherever_it_comes(cluster: BlockingCluster, how: str) -> None:
-    before = sys.gettrace()
     with Producer("pg", namesrv=cluster.namesrv_addr, **PATIENT, back_pressure_for_async_send_num=10) as producer:
         producer.send(Message("Interrupted", b"x"))
-        interrupted = 0
-        for number in range(1, 2_000):
-            interrupt = _Interrupt(("blocking/producer.py", "runtime/window.py"), number)
-            sys.settrace(interrupt)
-            try:
-                getattr(producer, how)(Message("Interrupted", b"x"))
-            except KeyboardInterrupt:
-                interrupted += 1
-            finally:
-                sys.settrace(before)
-            if interrupt.left > 0:
-                break
-        assert 200 < interrupted < 1_900
+        send = getattr(producer, how)
+        modules = ("blocking/producer.py", "runtime/window.py")
+        assert 200 < _interrupted(modules, lambda: send(Message("Interrupted", b"x"))) < 1_900
         for _ in range(3):
             assert producer.send(Message("Interrupted", b"x")).ok
         assert producer._client._sender.window.used == 0
@@ -239,23 +246,12 @@ def test_an_interrupt_costs_no_place_and_no_shutdown_wherever_it_comes(cluster: 
 @pytest.mark.parametrize("how", ["send_async", "request_async"])
 def test_an_interrupt_leaves_no_coroutine_that_nobody_awaits(cluster: BlockingCluster, how: str) -> None:
     """Of one, Python would write a warning to standard error, which is an error here."""
-    before = sys.gettrace()
     with Producer("pg", namesrv=cluster.namesrv_addr, **PATIENT, auto_batch=True) as producer:
         producer.send(Message("Coroutines", b"x"))
         window = producer._client._sender.window
-        interrupted = 0
-        for number in range(1, 2_000):
-            interrupt = _Interrupt(("blocking/producer.py",), number)
-            sys.settrace(interrupt)
-            try:
-                getattr(producer, how)(Message("Coroutines", b"x"), timeout=0.2).cancel()
-            except KeyboardInterrupt:
-                interrupted += 1
-            finally:
-                sys.settrace(before)
-            if interrupt.left > 0:
-                break
-        assert 100 < interrupted < 1_900
+        send = getattr(producer, how)
+        modules = ("blocking/producer.py",)
+        assert 100 < _interrupted(modules, lambda: send(Message("Coroutines", b"x"), timeout=0.2).cancel()) < 1_900
         assert not wait(list(producer._under_way), PATIENCE).not_done, "a shutdown would wait for these"
     assert window.used == 0
 
