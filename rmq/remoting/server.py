@@ -13,7 +13,7 @@ from rmq.remoting.endpoint import Endpoint, Step
 from rmq.remoting.limit_settings import LimitSettings
 from rmq.remoting.limits import Limits
 from rmq.remoting.router import Router
-from rmq.remoting.tls import HANDSHAKE, ServerTls, TlsMode, TlsPipe
+from rmq.remoting.tls import ServerTls, TlsRefused
 from rmq.runtime.ending import end_each
 from rmq.runtime.world import Listener, World
 
@@ -113,24 +113,17 @@ class Server(Endpoint):
         super()._sweep()
 
     def greet(self, conn: Conn, data: bytes) -> bool:
-        mode = self.tls.mode
-        if data[0] != HANDSHAKE:
-            if mode is TlsMode.ENFORCING:
-                self.complain("%s: closed: it does not speak TLS, which is enforced here", conn.peer)
-                conn.close("TLS is enforced")
-                return False
-            return True
-        context = self.tls.context
-        if mode is TlsMode.DISABLED or context is None:
-            if mode is TlsMode.DISABLED:
-                self.complain("%s: closed: it speaks TLS, which is disabled here", conn.peer)
-            else:
-                self.complain("%s: closed: it speaks TLS, but no certificate is configured here", conn.peer)
-            conn.close("no TLS here")
+        def complain(why: object) -> None:
+            self.complain("%s: closed: %s", conn.peer, why)
+
+        try:
+            pipe = self.tls.sense(data, cast(asyncio.Transport, conn._transport), conn, complain)
+        except TlsRefused as error:
+            complain(error)
+            conn.close(str(error))
             return False
-        transport = cast(asyncio.Transport, conn._transport)
-        pipe = TlsPipe(transport, conn, context, lambda why: self.complain("%s: closed: %s", conn.peer, why))
-        transport.set_protocol(pipe)
+        if pipe is None:
+            return True
         conn.secured(pipe)
         pipe.data_received(data)
         return False

@@ -13,13 +13,22 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import cast
 
-from rmq.protocol.errors import ConfigError
+from rmq.protocol.errors import ConfigError, ProtocolError
 from rmq.remoting.peer_names import SharingContext
 from rmq.runtime.aside import logger
 from rmq.runtime.named_file import read_named
 from rmq.runtime.sudden_end import end_in_order
 
-__all__ = ["CLIENT_AUTH", "HANDSHAKE", "Renewed", "ServerTls", "TlsMode", "TlsPipe", "client_context", "server_context"]
+__all__ = [
+    "CLIENT_AUTH",
+    "Renewed",
+    "ServerTls",
+    "TlsMode",
+    "TlsPipe",
+    "TlsRefused",
+    "client_context",
+    "server_context",
+]
 
 log = logger(__name__)
 
@@ -49,6 +58,10 @@ class TlsMode(Enum):
             raise ConfigError("disabled, permissive or enforcing is expected") from None
 
 
+class TlsRefused(ProtocolError):
+    """A connection that does not begin as it has to: its first bytes are, or are not, a handshake."""
+
+
 class ServerTls:
     """How a server treats TLS; without a context a handshake is refused.
 
@@ -69,6 +82,37 @@ class ServerTls:
     def context(self) -> ssl.SSLContext | None:
         """What the next handshake is done with."""
         return self._context() if callable(self._context) else self._context
+
+    def sense(
+        self,
+        data: bytes,
+        transport: asyncio.BaseTransport,
+        inner: asyncio.Protocol,
+        failed: Callable[[str], None],
+        *,
+        advice: str = "",
+    ) -> TlsPipe | None:
+        """What carries a connection whose first bytes these are: a pipe where they begin a handshake.
+
+        The connection writes through the pipe from now on, and hands ``data`` to it; clear bytes (None) are its own.
+
+        :param transport: the loop's; its protocol is the pipe from now on.
+        :param inner: the connection: takes the clear bytes.
+        :param failed: as of :class:`TlsPipe`.
+        :param advice: what to do at the other end, for who does not speak TLS and has to.
+        :raises TlsRefused: they ought to begin one, or ought not to.
+        """
+        if data[0] != HANDSHAKE:
+            if self.mode is TlsMode.ENFORCING:
+                raise TlsRefused("it does not speak TLS, which is enforced here" + (advice and f": {advice}"))
+            return None
+        if self.mode is TlsMode.DISABLED:
+            raise TlsRefused("it speaks TLS, which is disabled here")
+        if (context := self.context) is None:
+            raise TlsRefused("it speaks TLS, but no certificate is configured here")
+        pipe = TlsPipe(transport, inner, context, failed)
+        cast(asyncio.Transport, transport).set_protocol(pipe)
+        return pipe
 
 
 class Renewed:

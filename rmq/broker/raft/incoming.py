@@ -10,7 +10,7 @@ from rmq.broker.raft.wire import HELLO, Hello, Word, decode, listens, refusal, t
 from rmq.broker.replication.wire import UnitDecoder, header
 from rmq.protocol import addresses
 from rmq.protocol.errors import ReplicationError, RMQError
-from rmq.remoting.tls import HANDSHAKE, ServerTls, TlsMode, TlsPipe
+from rmq.remoting.tls import ServerTls, TlsPipe
 
 __all__ = ["Incoming", "Listens"]
 
@@ -151,21 +151,16 @@ class Incoming(asyncio.Protocol):
     def _secured(self, data: bytes) -> bool:
         """Whether these first bytes begin a handshake, which they do now: a unit begins with 0.
 
-        :raises ReplicationError: they ought to, or ought not to.
+        :raises TlsRefused: they ought to, or ought not to.
         """
-        tls, transport = self._links.tls, cast(asyncio.Transport, self._transport)
-        if data[0] != HANDSHAKE:
-            if tls.mode is TlsMode.ENFORCING:
-                raise ReplicationError(
-                    "it does not speak TLS, which is enforced here: set tls.server.mode=enforcing there, too"
-                )
+        pipe = self._links.tls.sense(
+            data, cast(asyncio.Transport, self._transport), self,
+            lambda why: self._links.refused(self, ReplicationError(why)),
+            advice="set tls.server.mode=enforcing there, too",
+        )  # fmt: skip
+        if pipe is None:
             return False
-        if tls.mode is TlsMode.DISABLED or tls.context is None:
-            raise ReplicationError("it speaks TLS, which is off here")
-        self._transport = pipe = TlsPipe(
-            transport, self, tls.context, lambda why: self._links.refused(self, ReplicationError(why))
-        )
-        transport.set_protocol(pipe)
+        self._transport = pipe
         pipe.data_received(data)
         return True
 

@@ -10,7 +10,7 @@ from rmq.broker.replication.filling import Filling, LogSource
 from rmq.broker.replication.master import MasterStream, Refused, Why
 from rmq.broker.replication.pump import Pump
 from rmq.protocol import addresses
-from rmq.remoting.tls import HANDSHAKE, ServerTls, TlsMode, TlsPipe
+from rmq.remoting.tls import ServerTls, TlsPipe, TlsRefused
 
 __all__ = ["SlaveConnection", "SlaveSeen"]
 
@@ -125,23 +125,20 @@ class SlaveConnection(asyncio.Protocol):
 
         :raises Refused: they ought to, or ought not to.
         """
-        tls, transport = self._service.tls, cast(asyncio.Transport, self._transport)
-        if data[0] != HANDSHAKE:
-            if tls.mode is TlsMode.ENFORCING:
-                raise Refused(
-                    Why.TLS,
-                    "it does not speak TLS, which is enforced here: set tls.server.mode=enforcing at that slave, too; "
-                    "slaves of Java's cannot",
-                )
-            return False
-        if tls.mode is TlsMode.DISABLED or tls.context is None:
-            raise Refused(Why.TLS, "it speaks TLS, which is off here")
 
         def failed(why: str) -> None:
             self._service.refuse(self, Refused(Why.TLS, why))
 
-        self._transport = self._filling.wire = pipe = TlsPipe(transport, self, tls.context, failed)
-        transport.set_protocol(pipe)
+        try:
+            pipe = self._service.tls.sense(
+                data, cast(asyncio.Transport, self._transport), self, failed,
+                advice="set tls.server.mode=enforcing at that slave, too; slaves of Java's cannot",
+            )  # fmt: skip
+        except TlsRefused as error:
+            raise Refused(Why.TLS, str(error)) from None
+        if pipe is None:
+            return False
+        self._transport = self._filling.wire = pipe
         pipe.data_received(data)
         return True
 
