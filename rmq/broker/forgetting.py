@@ -68,11 +68,11 @@ class Forgetting:
 
         :raises ResponseError: the group cannot be told of it.
         """
-        topics, journal = self._tables.topics, self._tables.topics.journal
-        if journal is None or not journal.records:
+        topics = self._tables.topics
+        if not topics.drafts.wanted:
             self.forget_topic(topic)
         elif topic in topics or self._store.queues.all(topic):
-            topics.begin_delete(topic)
+            topics.drafts.delete(topic)
 
     def let_go(self, topic: str) -> None:
         """:meth:`begin_topic` for one that is of no use any more: where that cannot be, it stays."""
@@ -87,7 +87,7 @@ class Forgetting:
         :raises ResponseError: a group that elects its master has not committed it.
         """
         self.begin_topic(topic)
-        if self._tables.topics.journal is None:
+        if self._tables.topics.drafts.journal is None:
             await self._deletions_saved()
         await self._tables.topics.saved()
 
@@ -98,10 +98,10 @@ class Forgetting:
         :raises ResponseError: a group of brokers that elects its master has not committed it.
         """
         groups = self._tables.groups
-        if groups.journal is None or not groups.journal.records:
-            self.forget_group(group, offsets=offsets)
+        if groups.drafts.wanted:
+            groups.drafts.delete(group, offsets=offsets)
         else:
-            groups.begin_delete(group, offsets=offsets)
+            self.forget_group(group, offsets=offsets)
         await groups.saved()
 
     async def _deletions_saved(self) -> None:

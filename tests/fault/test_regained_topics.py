@@ -22,7 +22,7 @@ def test_messages_of_a_topic_that_nobody_else_has_heard_of_are_consumed(was_ther
             leader = await cluster.led_by()
             at = f"{cluster.addresses[leader]}:10911"
             tables = cluster.members[leader].tables
-            tables.topics.journal = tables.groups.journal = None
+            tables.topics.drafts.journal = tables.groups.drafts.journal = None
             tables.topics.applied = tables.groups.applied = None
             if was_there:
                 await admin.create_and_update_topic(at, "Orders", read_queue_nums=2, write_queue_nums=2)

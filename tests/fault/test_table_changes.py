@@ -22,7 +22,7 @@ from rmq.broker.store.log.gate import Gate
 from rmq.broker.store.own import own_message
 from rmq.broker.store.state import Queue
 from rmq.broker.topics.changes import APPLIED, TOPIC, Change
-from rmq.broker.topics.table import TopicTable
+from rmq.broker.topics.drafts import Drafts
 from rmq.client.transaction import TransactionState
 from rmq.protocol.bodies.group import SubscriptionGroupConfig
 from rmq.protocol.bodies.pop import SetMessageRequestModeRequestBody
@@ -244,7 +244,7 @@ async def test_what_a_deposed_leader_had_not_committed_is_taken_back() -> None:
         codes = {error.code for error in found if isinstance(error, ResponseError)}
         assert len(found) == sum(isinstance(error, ResponseError) for error in found), found
         assert codes <= {12, 14}, found
-        await eventually(lambda: not old.topics.journal.records, 30)  # type: ignore[union-attr]
+        await eventually(lambda: not old.topics.drafts.journal.records, 30)  # type: ignore[union-attr]
         assert old.topics.get("Lost") is None
         group.cluster.simulation.net.heal()
         await group.cluster.alike()
@@ -307,7 +307,7 @@ async def _a_release_before_had_the_store() -> None:
         await group.delete("Gone")
         await asyncio.sleep(1)
         for app in members.values():  # of the release before from now on: nothing goes through the log
-            app.topics.journal = app.groups.journal = app.modes.journal = None
+            app.topics.drafts.journal = app.groups.drafts.journal = app.modes.journal = None
             app.topics.applied = app.groups.applied = app.modes.applied = None
             app.topics.put(TopicConfig("Changed", 5, 5))
             app.topics.put(TopicConfig("Again", 4, 4))
@@ -548,9 +548,9 @@ def test_a_member_that_knows_nothing_takes_the_tables_from_its_leader(
     async def scene() -> None:
         async with GroupCluster(seed=3) as cluster:
             first = cluster.members[await cluster.led_by()]
-            first.topics.journal = None  # as a plain broker makes topics
+            first.topics.drafts.journal = None  # as a plain broker makes topics
             first.topics.put(TopicConfig("Plain", 3, 3))
-            first.topics.journal = first.groups.journal
+            first.topics.drafts.journal = first.groups.drafts.journal
             if behind:
                 first.topics.applied = 1 << 40  # changes that nobody has in its log any more
             others = [app for app in cluster.members.values() if app is not first]
@@ -591,7 +591,7 @@ def _keeps_what_is_cut(patch: pytest.MonkeyPatch) -> None:
 
 
 def _shows_on(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(TopicTable, "take_back", lambda self: None)
+    patch.setattr(Drafts, "take_back", lambda self: None)
 
 
 def _tells_of_drafts(patch: pytest.MonkeyPatch) -> None:

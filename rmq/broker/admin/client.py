@@ -16,7 +16,7 @@ from rmq.broker.groups.expressions import Expressions
 from rmq.broker.groups.locks import RebalanceLocks
 from rmq.broker.reserved import LONGEST_CLIENT_ID, name_fault
 from rmq.broker.settings import BrokerSettings
-from rmq.broker.topics.table import PERM_READ_WRITE, UNIT_SUB, TopicTable
+from rmq.broker.topics.table import TopicTable
 from rmq.filter.sql import ExpressionError, compile_sql
 from rmq.protocol import fastjson, frame
 from rmq.protocol.bodies.body import queue_object
@@ -47,6 +47,7 @@ from rmq.protocol.headers.client import (
 )
 from rmq.protocol.names import is_broker_group, retry_topic
 from rmq.protocol.permissions import Need, use_group, use_topic
+from rmq.protocol.sysflags import PERM_READ_WRITE, TOPIC_UNIT_SUB
 from rmq.remoting.conn import Conn
 from rmq.remoting.long_body import in_pieces
 from rmq.remoting.router import SHORT, handles
@@ -196,7 +197,7 @@ class ClientAdmin:
         config = self._groups.find(group)
         notify = config is None or config.notify_consumer_ids_changed_enable
         if config is not None:
-            unit = UNIT_SUB if data.unit_mode else 0
+            unit = TOPIC_UNIT_SUB if data.unit_mode else 0
             self._topics.create_for_send_back(retry_topic(group), config.retry_queue_nums, PERM_READ_WRITE, unit)
         self._consumers.register(conn, client_id, request.language, request.version, data, notify=notify)
 

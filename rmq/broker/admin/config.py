@@ -7,7 +7,8 @@ import logging
 
 from rmq.broker.settings import BrokerSettings
 from rmq.broker.store.settings import StoreSettings
-from rmq.broker.topics.table import TopicTable, bumped
+from rmq.broker.topics.table import TopicTable
+from rmq.broker.topics.versions import following
 from rmq.config.edit import edit_file
 from rmq.config.sources import parse_update
 from rmq.protocol.bodies.topic import DataVersion
@@ -68,7 +69,7 @@ class ConfigAdmin:
         except ConfigError as error:
             raise ResponseError(ResponseCode.SYSTEM_ERROR, str(error)) from None
         log.info("%s changes the configuration: %s", conn.peer, ", ".join(applied) or "nothing")
-        self._version = bumped(self._version, self._world.clock.now_ms())
+        self._version = following(self._version, self._world.clock.now_ms())
         await self._save(content)
         return request.reply(ResponseCode.SUCCESS)
 

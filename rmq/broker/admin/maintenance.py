@@ -36,7 +36,7 @@ class MaintenanceAdmin:
 
     def _is_used(self, topic: str, queue_id: int) -> bool:
         """Queues of a topic that exists keep their numbering."""
-        if self._topics.is_system(topic):
+        if topic in self._topics.system:
             return True  # the broker counts on the numbers of its own queues, and some have no topic
         config = self._topics.get(topic)
         return config is not None and queue_id < max(config.read_queue_nums, config.write_queue_nums)

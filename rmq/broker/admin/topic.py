@@ -112,7 +112,7 @@ class TopicAdmin:
 
     def _check_name(self, topic: str | None) -> None:
         fault = topic_name_fault(topic)
-        if fault is None and topic is not None and self._topics.is_system(topic):
+        if fault is None and topic is not None and topic in self._topics.system:
             fault = f"The topic[{topic}] is conflict with system topic."
         if fault is not None:
             raise ResponseError(ResponseCode.SYSTEM_ERROR, fault)
@@ -144,7 +144,7 @@ class TopicAdmin:
     @handles(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
     def system_topics(self, conn: Conn, request: Command) -> Command:
         """305: names that operators may not use."""
-        return request.reply(ResponseCode.SUCCESS, body=TopicList(topic_list=self._topics.system_topics()).encode())
+        return request.reply(ResponseCode.SUCCESS, body=TopicList(topic_list=self._topics.system.names()).encode())
 
     @handles(RequestCode.GET_TOPIC_STATS_INFO, header=GetTopicStatsInfoRequest, answer=LARGE)
     async def stats(self, conn: Conn, request: Command, header: GetTopicStatsInfoRequest) -> Command:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable
 
 from rmq.broker.reserved import name_fault
 from rmq.broker.settings import BrokerSettings
-from rmq.broker.topics.changes import APPLIED, FORBIDDEN, GROUP, Change, Drafts, Journal, applied_of
+from rmq.broker.topics.changes import APPLIED, FORBIDDEN, GROUP, Change, applied_of
+from rmq.broker.topics.drafts import Drafts
 from rmq.broker.topics.metadata import MetadataFile
 from rmq.broker.topics.stored import without_bad_names
-from rmq.broker.topics.table import bumped
+from rmq.broker.topics.versions import Versions
 from rmq.protocol import fastjson, names
 from rmq.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
 from rmq.protocol.bodies.topic import DataVersion
@@ -47,27 +47,28 @@ class GroupTable:
     """
 
     def __init__(self, world: World, settings: BrokerSettings, path: str) -> None:
-        self._world = world
         self._settings = settings
         self._groups: dict[str, SubscriptionGroupConfig] = {}
         self._notes = Rationed(world.clock, most=100)
         self._pretty: dict[str, str] = {}
         self._compact: dict[str, str] = {}
         self.file = MetadataFile(world, path, self._render)
-        self._drafts: Drafts[SubscriptionGroupConfig] = Drafts()
+        self._versions = Versions(world.clock)
         #: As of the topic table.
-        self.journal: Journal | None = None
+        self.drafts = Drafts(GROUP, self._groups, self._versions, world.clock)
         self.applied: int | None = None
-        self.data_version = DataVersion(counter=0, timestamp=world.clock.now_ms())
         #: What groups must not do with topics, by group and topic, in bits (5.x; Java 4.9 ignores it in the file).
         self.forbidden: dict[str, dict[str, int]] = {}
-        #: Called with the group whose config changed.
-        self.on_change: list[Callable[[str], None]] = []
         self._add_built_in_groups()
 
     def _add_built_in_groups(self) -> None:
         for name in names.BUILT_IN_GROUPS:
             self._keep(SubscriptionGroupConfig(group_name=name))
+
+    @property
+    def data_version(self) -> DataVersion:
+        """The version of what others are told of."""
+        return self._versions.now
 
     def get(self, group: str) -> SubscriptionGroupConfig | None:
         """The config, without making one."""
@@ -94,7 +95,7 @@ class GroupTable:
 
     def told_of(self, group: str) -> SubscriptionGroupConfig | None:
         """One group as others are told of it: in a group of brokers, what that has committed."""
-        return self._drafts.committed_of(group, self.get(group))
+        return self.drafts.committed_of(group)
 
     def all(self) -> list[SubscriptionGroupConfig]:
         return list(self._groups.values())
@@ -127,29 +128,18 @@ class GroupTable:
         :param version: of the table then, when a group of brokers has committed that.
         """
         if self.forbidden.pop(group, None) is not None:
-            self._changed(group)
+            self._changed()
         self._pretty.pop(group, None)
         known = self._compact.pop(group, None) is not None
-        if version is None or self._drafts.committed(group, None):
+        if version is None:
             known = self._groups.pop(group, None) is not None or known
+        else:
+            known = self.drafts.deleted(group) or known
         if not known:
             return False
         log.info("subscription group %s is deleted", group)
-        self._changed(group, version)
+        self._changed(version)
         return True
-
-    def begin_delete(self, group: str, *, offsets: bool) -> None:
-        """A leader: have a group deleted once its group of brokers has committed that; nobody finds it from now on.
-
-        :param offsets: its offsets are to be deleted, too.
-        :raises ResponseError: that cannot be told of it.
-        """
-
-        def show() -> None:
-            self._drafts.add(group, self._groups.pop(group, None))
-
-        if self.journal is not None:
-            self.journal.write(Change(GROUP, group, None, self._next_version(), offsets=offsets), show)
 
     def _make_here(self, config: SubscriptionGroupConfig) -> None:
         """Have a group, or another configuration, because of what it does: it is needed at once, and comes again."""
@@ -158,55 +148,37 @@ class GroupTable:
         except ResponseError as error:
             self._notes.say(log.warning, "group %s is kept by this broker alone: %s", config.group_name, error)
             self._keep(config)
-            self._changed(config.group_name)
+            self._changed()
 
     def _make(self, config: SubscriptionGroupConfig) -> None:
         """Have a group, new or changed: now, or once a group of brokers has committed that, and it is shown until then.
 
         :raises ResponseError: that cannot be told of it.
         """
-        config, name, journal = self._served(config), config.group_name, self.journal
-        if journal is None or not journal.records:
+        config = self._served(config)
+        if self.drafts.wanted:
+            self.drafts.put(config.group_name, config)
+        else:
             self._keep(config)
-            self._changed(name)
-            return
-
-        def show() -> None:
-            self._drafts.add(name, self._groups.get(name))
-            self._groups[name] = config
-            self._tell(name)
-
-        journal.write(Change(GROUP, name, config.encode(), self._next_version()), show)
+            self._changed()
 
     def committed(self, config: SubscriptionGroupConfig, version: DataVersion) -> None:
         """A group of brokers has committed a group, new or changed.
 
         :param version: of the table with it.
         """
-        config, name = self._served(config), config.group_name
-        if self._drafts.committed(name, config):
-            self._groups[name] = config
+        config = self._served(config)
+        self.drafts.committed(config.group_name, config)
         self._form(config)
-        self._changed(name, version)
-
-    def take_back(self) -> None:
-        """What a deposed leader has shown, and its group of brokers has not committed, is not there."""
-        for name, config in self._drafts.take_back():
-            if config is None:
-                self._groups.pop(name, None)
-            else:
-                self._groups[name] = config
-            self._tell(name)
+        self._changed(version)
 
     async def saved(self) -> None:
         """Wait until nothing takes back what was changed so far: it is on the disk, or a group has committed it.
 
         :raises ResponseError: the group has not.
         """
-        await (self.file.saved() if self.journal is None else self.journal.settled())
-
-    def _next_version(self) -> DataVersion:
-        return self._drafts.version_after(self.data_version, self._world.clock.now_ms())
+        journal = self.drafts.journal
+        await (self.file.saved() if journal is None else journal.settled())
 
     def disable(self, group: str) -> None:
         """Stop a group from consuming (``disableConsumeIfConsumerReadSlowly``)."""
@@ -227,9 +199,8 @@ class GroupTable:
             "group %s %s topic %s", group, "may read again from" if allowed else "is forbidden to read from", topic
         )
         bits = self.forbidden.get(group, {}).get(topic, 0) ^ _READING
-        if self.journal is not None and self.journal.records:
-            value = b"%d" % bits if bits else None
-            self.journal.write(Change(FORBIDDEN, group, value, self._next_version(), topic))
+        if self.drafts.wanted:
+            self.drafts.write(Change(FORBIDDEN, group, b"%d" % bits if bits else None, beside=topic))
         else:
             self.forbid(group, topic, bits)
 
@@ -244,7 +215,7 @@ class GroupTable:
             del held[topic]
         if not held:
             del self.forbidden[group]
-        self._changed(group, version)
+        self._changed(version)
 
     def forget_topic(self, topic: str) -> None:
         """A topic was deleted: what groups must not do with it goes, too."""
@@ -252,7 +223,7 @@ class GroupTable:
             del self.forbidden[group][topic]
             if not self.forbidden[group]:
                 del self.forbidden[group]
-            self._changed(group)
+            self._changed()
 
     @staticmethod
     def _served(config: SubscriptionGroupConfig) -> SubscriptionGroupConfig:
@@ -270,16 +241,9 @@ class GroupTable:
         self._pretty[config.group_name] = _PRETTY % values
         self._compact[config.group_name] = _COMPACT % values
 
-    def _changed(self, group: str, version: DataVersion | None = None) -> None:
-        if version is None or version.counter <= self.data_version.counter:
-            version = bumped(self.data_version, self._world.clock.now_ms())
-        self.data_version = version
+    def _changed(self, version: DataVersion | None = None) -> None:
+        self._versions.advance(to=version)
         self.file.changed()
-        self._tell(group)
-
-    def _tell(self, group: str) -> None:
-        for listener in self.on_change:
-            listener(group)
 
     def encode(self) -> bytes:
         """All groups as JSON: the answer to 201."""
@@ -328,8 +292,7 @@ class GroupTable:
             held.clear()
         self._add_built_in_groups()
         self._take(table)
-        if table.data_version is not None:
-            self.data_version = table.data_version
+        self._versions.restart(table.data_version)
         if self._settings.enable_dleger_commit_log:
             self.applied = applied_of(whole)
 
@@ -347,7 +310,7 @@ class GroupTable:
             for forms in (self._pretty, self._compact):
                 forms.pop(name, None)
         self._take(table)
-        self.data_version = version
+        self._versions.restart(version)
         self.file.changed()
 
 

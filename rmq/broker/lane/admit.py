@@ -426,7 +426,7 @@ class Admission:
         refusal = topic_name_fault(topic)
         if refusal is not None:
             raise ResponseError(ResponseCode.SYSTEM_ERROR, refusal)
-        if self._topics.refuses_send(topic):
+        if self._topics.system.refuses_send(topic):
             raise ResponseError(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
         config = self._topics.get(topic)
         if config is None:

@@ -54,7 +54,7 @@ class LaneTable:
         self._lanes: dict[str, TopicLane] = {}
         self.get = self._lanes.get
         topics.on_change.append(self._changed)
-        topics.on_draft.append(self._changed)
+        topics.drafts.on_shown.append(self._changed)
         queues.on_full.append(lambda queue: self.forget(queue.topic))
 
     def _changed(self, topic: str | None) -> None:
@@ -76,7 +76,7 @@ class LaneTable:
                 not is_retry_topic(topic)
                 and config.topic_filter_type == "SINGLE_TAG"
                 and len(topic) <= 127
-                and not self._topics.refuses_send(topic)
+                and not self._topics.system.refuses_send(topic)
             )
             legal = min(max(config.read_queue_nums, config.write_queue_nums, 0), _QUEUES_AT_HAND)
             queues = [self._queues.get_or_create(topic, queue_id) for queue_id in range(legal)]

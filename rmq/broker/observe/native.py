@@ -304,14 +304,14 @@ class NativeMetrics:
                 yield "", (*self._topic(topic), ("message_type", kind)), value
 
     def _topic(self, topic: str) -> Labels:
-        return ("topic", topic), ("is_system", _word(self._of.topics.is_system(topic)))
+        return ("topic", topic), ("is_system", _word(topic in self._of.topics.system))
 
     def _pair(self, topic: str, group: str) -> Labels:
         return (
             ("topic", topic),
             ("consumer_group", group),
             ("is_retry", _word(topic.startswith(RETRY_PREFIX))),
-            ("is_system", _word(self._of.topics.is_system(topic) or is_system_group(group))),
+            ("is_system", _word(topic in self._of.topics.system or is_system_group(group))),
         )
 
     def _groups(self, statistic: str) -> Iterator[Sample]:

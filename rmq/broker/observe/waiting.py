@@ -185,7 +185,7 @@ class WaitingMetrics:
         of = self._of
         for (group, topic), count in pop.state.checkpoints.in_flight_by_group().items():
             if topic in of.topics and of.groups.get(group) is not None:
-                system = of.topics.is_system(topic) or is_system_group(group)
+                system = topic in of.topics.system or is_system_group(group)
                 retry = "true" if topic.startswith(RETRY_PREFIX) else "false"
                 yield (
                     "",

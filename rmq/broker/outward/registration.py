@@ -18,7 +18,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from rmq.broker.settings import BrokerSettings
-from rmq.broker.topics.table import PERM_READ_WRITE, TopicTable
+from rmq.broker.topics.table import TopicTable
 from rmq.protocol.bodies.kv import KVTable
 from rmq.protocol.bodies.topic import DataVersion, RegisterBrokerBody, TopicConfig, TopicConfigTable
 from rmq.protocol.codes import RequestCode, ResponseCode
@@ -32,6 +32,7 @@ from rmq.protocol.headers.namesrv import (
     UnRegisterBrokerRequest,
 )
 from rmq.protocol.names import MASTER_ID
+from rmq.protocol.sysflags import PERM_READ_WRITE
 from rmq.remoting.client import RemotingClient, split_address
 from rmq.remoting.conn import Conn
 from rmq.runtime.tasks import TaskOwner

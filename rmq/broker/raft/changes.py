@@ -61,7 +61,7 @@ class TableChanges:
         self._modes = modes
         self._forgetting = forgetting
         self._tables = (tables.topics, tables.groups, modes)
-        tables.topics.journal = tables.groups.journal = modes.journal = self
+        tables.topics.drafts.journal = tables.groups.drafts.journal = modes.journal = self
         self._notes = Rationed(ground.world.clock)
         self._leads = False
         #: Up to where the log is committed.
@@ -99,8 +99,8 @@ class TableChanges:
 
     def step_back(self) -> None:
         """It does not lead any more: what it shows and the group has not committed is not there until that is."""
-        self._topics.take_back()
-        self._groups.take_back()
+        self._topics.drafts.take_back()
+        self._groups.drafts.take_back()
 
     def write(self, change: Change, show: Callable[[], None] | None = None) -> None:
         """Put a change into the log.
@@ -328,7 +328,7 @@ class TableChanges:
         late = any(queue.max_phys > end for queue in self._store.queues.all(topic))
         self._forgetting.forget_topic(topic, version=version)
         if late:
-            self._topics.begin_delete(topic)
+            self._topics.drafts.delete(topic)
 
 
 def _taken_back() -> ResponseError:

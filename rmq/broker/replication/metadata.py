@@ -378,7 +378,7 @@ class MetadataSync:
         configs |= {name: config for name, config in kept.items() if config is not None}
         deleted = [name for name in self._topics.names() if same and name in self._last_topics and name not in configs]
         for count, name in enumerate(deleted, 1):
-            if not self._topics.is_system(name) and self._is_old(name):
+            if name not in self._topics.system and self._is_old(name):
                 self._forgetting.forget_topic(name, self._end)
             if not count % _AT_ONCE:
                 await asyncio.sleep(0)

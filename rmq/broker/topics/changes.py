@@ -1,19 +1,13 @@
-"""Changes of tables that a group of brokers has to commit before they hold (:mod:`rmq.broker.raft.changes`).
-
-The leader shows a change at once, to whom it serves, and tells nobody else: answers with a whole table, name servers
-and files have what is committed. A leader that is deposed takes back what its group has not committed.
-"""
+"""Changes of tables that a group of brokers has to commit before they hold (:mod:`rmq.broker.raft.changes`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
 
 from rmq.protocol.bodies.topic import DataVersion
 
-__all__ = ["APPLIED", "FORBIDDEN", "GROUP", "MODE", "TOPIC", "Change", "Drafts", "Journal", "applied_of"]
-
-C = TypeVar("C")
+__all__ = ["APPLIED", "FORBIDDEN", "GROUP", "MODE", "TOPIC", "Change", "Journal", "applied_of"]
 
 #: What a change is of: a topic, a subscription group, what a group must not do with a topic, its mode on a topic.
 TOPIC, GROUP, FORBIDDEN, MODE = "topic", "group", "forbidden", "mode"
@@ -57,55 +51,6 @@ class Journal(Protocol):
 
         :raises ResponseError: it was taken back, or its time is over.
         """
-
-
-class Drafts(Generic[C]):
-    """What a leader shows and its group has not committed, by name."""
-
-    __slots__ = ("_held", "_version")
-
-    def __init__(self) -> None:
-        #: How many changes of it are not committed, and what is.
-        self._held: dict[str, tuple[int, C | None]] = {}
-        self._version: DataVersion | None = None
-
-    def __bool__(self) -> bool:
-        return bool(self._held)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._held
-
-    def version_after(self, committed: DataVersion, now_ms: int) -> DataVersion:
-        """The version of the table with one more change."""
-        base = committed if self._version is None or not self._held else self._version
-        self._version = DataVersion(counter=base.counter + 1, timestamp=now_ms)
-        return self._version
-
-    def add(self, name: str, shown: C | None) -> None:
-        """It is changed.
-
-        :param shown: what was shown until now: that is what is committed, if nothing else of this name waits.
-        """
-        count, held = self._held.get(name, (0, shown))
-        self._held[name] = (count + 1, held)
-
-    def committed(self, name: str, config: C | None) -> bool:
-        """One change of ``name`` is committed; whether it is to be shown, for no later one is."""
-        count, _ = self._held.pop(name, (1, None))
-        if count > 1:
-            self._held[name] = (count - 1, config)
-        return count <= 1
-
-    def committed_of(self, name: str, shown: C | None) -> C | None:
-        """What is committed of ``name``, of which this is shown."""
-        held = self._held.get(name)
-        return shown if held is None else held[1]
-
-    def take_back(self) -> Iterator[tuple[str, C | None]]:
-        """Forget all of them: their names, and what is committed of each."""
-        held, self._held = self._held, {}
-        for name, (_, config) in held.items():
-            yield name, config
 
 
 def applied_of(whole: object) -> int | None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from rmq.broker.topics.table import PERM_READ_WRITE, TopicTable
+from rmq.broker.topics.table import TopicTable
 from rmq.protocol.bodies.topic import TopicConfig
 from rmq.protocol.names import is_lmq
+from rmq.protocol.sysflags import PERM_READ_WRITE
 
 __all__ = ["LmqTopicTable"]
 

@@ -12,9 +12,10 @@ from collections.abc import Iterable
 
 from rmq.broker.store.state import Queue
 from rmq.broker.topics.names import topic_name_fault
-from rmq.broker.topics.table import PERM_READ_WRITE, TopicTable
+from rmq.broker.topics.table import TopicTable
 from rmq.protocol.bodies.topic import TopicConfig
 from rmq.protocol.names import is_dlq_topic, is_lmq, is_retry_topic, is_system_topic
+from rmq.protocol.sysflags import PERM_READ_WRITE
 
 __all__ = ["regain"]
 

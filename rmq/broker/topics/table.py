@@ -4,43 +4,32 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 
 from rmq.broker.settings import BrokerSettings
-from rmq.broker.topics.changes import TOPIC, Change, Drafts, Journal, applied_of
+from rmq.broker.topics.changes import TOPIC, applied_of
+from rmq.broker.topics.drafts import Drafts
 from rmq.broker.topics.forms import TopicForms
 from rmq.broker.topics.metadata import MetadataFile
 from rmq.broker.topics.names import topic_name_fault
 from rmq.broker.topics.stored import stored_topic_fault, without_bad_names
+from rmq.broker.topics.system import SystemTopics
+from rmq.broker.topics.versions import Versions
 from rmq.protocol import names
 from rmq.protocol.bodies.topic import DataVersion, TopicConfig, TopicConfigTable
 from rmq.protocol.codes import ResponseCode
 from rmq.protocol.errors import ResponseError
 from rmq.protocol.queue import MAX_QUEUES
+from rmq.protocol.sysflags import PERM_INHERIT, TOPIC_UNIT, TOPIC_UNIT_SUB
 from rmq.remoting.limits import Rationed
 from rmq.runtime.world import World
 
-__all__ = ["PERM_INHERIT", "PERM_READ", "PERM_READ_WRITE", "PERM_WRITE", "TopicTable", "bumped"]
+__all__ = ["TopicTable"]
 
 log = logging.getLogger(__name__)
 
-PERM_INHERIT = 1
-PERM_WRITE = 2
-PERM_READ = 4
-PERM_READ_WRITE = PERM_READ | PERM_WRITE
-
 #: Versions of the topics whose changes are remembered, for name servers that know one of them.
 _VERSIONS_KEPT = 1_000
-
-#: topicSysFlag bits.
-UNIT = 1
-UNIT_SUB = 2
-
-
-def bumped(version: DataVersion, now_ms: int) -> DataVersion:
-    """The version after one more change."""
-    return DataVersion(counter=version.counter + 1, timestamp=now_ms)
 
 
 class TopicTable:
@@ -54,15 +43,17 @@ class TopicTable:
     """
 
     def __init__(self, world: World, settings: BrokerSettings, path: str) -> None:
-        self._world = world
         self._settings = settings
+        #: Names that are the broker's own.
+        self.system = SystemTopics(settings)
         self._topics: dict[str, TopicConfig] = {}
         self._notes = Rationed(world.clock, most=100)
         # What others are told of: in a group that elects its master, what that has committed.
         self._forms = TopicForms()
-        self._drafts: Drafts[TopicConfig] = Drafts()
-        #: Where changes go, in a group that elects its master; and up to where this table has those of its log.
-        self.journal: Journal | None = None
+        self._versions = Versions(world.clock, _VERSIONS_KEPT)
+        #: What the leader of such a group shows besides.
+        self.drafts = Drafts(TOPIC, self._topics, self._versions, world.clock, self._tell_made)
+        #: Up to where this table has the changes of a group's log.
         self.applied: int | None = None
         self.file = MetadataFile(world, path, self._render)
         self.file.on_settled = self._settled
@@ -71,35 +62,20 @@ class TopicTable:
         self.unsaved: dict[str, int] = {}
         #: Called when the file was written: who waits for a topic to be in it may look again.
         self.on_saved: list[Callable[[], None]] = []
-        self.data_version = DataVersion(counter=0, timestamp=world.clock.now_ms())
-        # The newest versions in order, and what each changed against the one before it.
-        self._history: deque[tuple[DataVersion, tuple[str, ...]]] = deque(maxlen=_VERSIONS_KEPT)
         #: Called with a topic that is made, not changed, before :attr:`on_change`.
         self.on_made: list[Callable[[str], None]] = []
         #: Called with the topic that changed, or None when any may have.
         self.on_change: list[Callable[[str | None], None]] = []
-        #: Called when what is shown of a topic changes, and :attr:`on_change` is not called yet: it is not committed.
-        self.on_draft: list[Callable[[str | None], None]] = []
         self._add_system_topics()
 
     def _add_system_topics(self) -> None:
-        settings = self._settings
-        make = self._keep
-        make(_config(names.SELF_TEST_TOPIC, 1))
-        if settings.auto_create_topic_enable:
-            make(self._template())
-        make(_config(names.BENCHMARK_TOPIC, 1024))
-        make(_config(settings.broker_cluster_name, 16, _perm(settings.cluster_topic_enable)))
-        make(_config(settings.broker_name, 1, _perm(settings.broker_topic_enable)))
-        make(_config(names.OFFSET_MOVED_TOPIC, 1))
-        make(_config(names.SCHEDULE_TOPIC, 18))
-        if settings.trace_topic_enable:
-            make(_config(settings.msg_trace_topic_name, 1))
-        make(_config(names.reply_topic(settings.broker_cluster_name), 1))
+        for config in self.system.configs():
+            self._keep(config)
 
-    def _template(self) -> TopicConfig:
-        """TBW102 as it is while topics are made on demand."""
-        return _config(names.AUTO_CREATE_TOPIC, self._settings.default_topic_queue_nums, PERM_READ_WRITE | PERM_INHERIT)
+    @property
+    def data_version(self) -> DataVersion:
+        """The version of what others are told of."""
+        return self._versions.now
 
     def auto_creation_changed(self) -> None:
         """``autoCreateTopicEnable`` was changed while running: have TBW102, or have nobody use it.
@@ -108,7 +84,8 @@ class TopicTable:
         """
         known = self._topics.get(names.AUTO_CREATE_TOPIC)
         if self._settings.auto_create_topic_enable:
-            wanted = self._template() if known is None else dataclasses.replace(known, perm=self._template().perm)
+            template = self.system.template()
+            wanted = template if known is None else dataclasses.replace(known, perm=template.perm)
         elif known is not None:
             wanted = dataclasses.replace(known, perm=0)
         else:
@@ -127,7 +104,7 @@ class TopicTable:
 
     def is_left(self, topic: str) -> bool:
         """Whether queues of this name are of no topic: none is there, and none that a group may still keep."""
-        return not (topic in self or topic in self._drafts or self.is_system(topic) or names.is_lmq(topic))
+        return not (topic in self or topic in self.drafts or topic in self.system or names.is_lmq(topic))
 
     def __len__(self) -> int:
         return len(self._topics)
@@ -143,31 +120,9 @@ class TopicTable:
         config = self._topics.get(topic)
         return config is not None and config.order
 
-    def system_topics(self) -> list[str]:
-        """What 305 lists: reserved names, created or not."""
-        settings = self._settings
-        own = [settings.broker_cluster_name, settings.broker_name, names.reply_topic(settings.broker_cluster_name)]
-        if settings.trace_topic_enable:
-            own.append(settings.msg_trace_topic_name)
-        return list(dict.fromkeys((*sorted(names.SYSTEM_TOPICS), *own)))
-
-    def is_system(self, topic: str) -> bool:
-        """Whether the name is reserved: such a topic is neither made nor deleted by an operator."""
-        settings = self._settings
-        return (
-            names.is_system_topic(topic)
-            or names.is_broker_topic(topic)
-            or topic in (settings.broker_cluster_name, settings.broker_name)
-            or topic == names.reply_topic(settings.broker_cluster_name)
-            or (settings.trace_topic_enable and topic == settings.msg_trace_topic_name)
-        )
-
-    def refuses_send(self, topic: str) -> bool:
-        """Topics only the broker itself writes (store-and-broker.md 7.6); clients' traces go where the settings say."""
-        settings = self._settings
-        if settings.trace_topic_enable and topic == settings.msg_trace_topic_name:
-            return topic in names.BROKER_TOPICS
-        return names.is_broker_topic(topic)
+    def changed_since(self, version: DataVersion) -> list[str] | None:
+        """Topics that were made, changed or deleted after a version; None when that is not known."""
+        return self._versions.changed_since(version)
 
     # -- changing
 
@@ -188,8 +143,10 @@ class TopicTable:
         :param version: of the table then, when a group has committed that.
         """
         known = self._forms.remove(topic)
-        if version is None or self._drafts.committed(topic, None):
+        if version is None:
             known = self._topics.pop(topic, None) is not None or known
+        else:
+            known = self.drafts.deleted(topic) or known
         if not known:
             return False
         self.unsaved.pop(topic, None)
@@ -257,7 +214,7 @@ class TopicTable:
         if topic_name_fault(topic) is not None:
             self._notes.say(log.warning, "%s cannot be a topic's name: it is not created", topic)
             return None
-        config = _config(topic, queues, perm, sys_flag)
+        config = TopicConfig(topic, queues, queues, perm, topic_sys_flag=sys_flag)
         try:
             self._make(config)
         except ResponseError as error:
@@ -268,11 +225,11 @@ class TopicTable:
 
     def set_unit(self, topic: str, unit: bool) -> None:
         """Set or clear the unit flag of a topic."""
-        self._set_flag(topic, UNIT, unit)
+        self._set_flag(topic, TOPIC_UNIT, unit)
 
     def set_unit_sub(self, topic: str, has_unit_sub: bool) -> None:
         """Set or clear the flag that units subscribe to a topic."""
-        self._set_flag(topic, UNIT_SUB, has_unit_sub)
+        self._set_flag(topic, TOPIC_UNIT_SUB, has_unit_sub)
 
     def _set_flag(self, topic: str, bit: int, on: bool) -> None:
         config = self._topics.get(topic)
@@ -294,18 +251,18 @@ class TopicTable:
         changed = []
         for config in self.all():
             order = config.topic_name in wanted
-            if order != config.order and config.topic_name not in self._drafts:
+            if order != config.order and config.topic_name not in self.drafts:
                 self._keep(dataclasses.replace(config, order=order))
                 changed.append(config.topic_name)
                 log.info("topic %s is %s ordered topic", config.topic_name, "an" if order else "no longer an")
         if changed:
-            self._bump(*changed)
+            self._versions.advance(*changed)
             self.file.changed()
 
     def touch(self) -> None:
         """Every topic is to be registered anew (the broker's own permission changed)."""
-        self._bump()
-        self._forget_history()
+        self._versions.advance()
+        self._versions.restart()
         self._tell(None)
 
     def _make(self, config: TopicConfig) -> None:
@@ -313,36 +270,15 @@ class TopicTable:
 
         :raises ResponseError: the group cannot be told of it.
         """
-        config, name, journal = self._served(config), config.topic_name, self.journal
-        old = self._topics.get(name)
-        if journal is None or not journal.records:
+        config, name = self._served(config), config.topic_name
+        new = name not in self._topics
+        if not self.drafts.wanted:
             self._keep(config)
-            self._changed(name, new=old is None)
-            return
-        if name in self._drafts and old is None:
+            self._changed(name, new=new)
+        elif new and name in self.drafts:
             raise ResponseError(ResponseCode.SYSTEM_BUSY, f"topic {name} is being deleted: try it again")
-
-        def show() -> None:
-            self._drafts.add(name, old)
-            self._topics[name] = config
-            if old is None:
-                self._tell_made(name)
-            self._tell_draft(name)
-
-        journal.write(Change(TOPIC, name, config.encode(), self._next_version()), show)
-
-    def begin_delete(self, topic: str) -> None:
-        """A leader: have a topic deleted once its group has committed that; nobody finds it from now on.
-
-        :raises ResponseError: the group cannot be told of it.
-        """
-
-        def show() -> None:
-            self._drafts.add(topic, self._topics.pop(topic, None))
-            self._tell_draft(topic)
-
-        if self.journal is not None:
-            self.journal.write(Change(TOPIC, topic, None, self._next_version()), show)
+        else:
+            self.drafts.put(name, config)
 
     def committed(self, config: TopicConfig, version: DataVersion) -> None:
         """A group has committed a topic, new or changed.
@@ -350,32 +286,17 @@ class TopicTable:
         :param version: of the table with it.
         """
         config, name = self._served(config), config.topic_name
-        old = self._topics.get(name)
-        if self._drafts.committed(name, config):
-            self._topics[name] = config
-            if old is None:
-                self._tell_made(name)
+        self.drafts.committed(name, config)
         self._forms.keep(config)
         self._changed(name, version=version)
-
-    def take_back(self) -> None:
-        """What a deposed leader has shown and its group has not committed is not there, until that commits it."""
-        for name, config in self._drafts.take_back():
-            if config is None:
-                self._topics.pop(name, None)
-            else:
-                self._topics[name] = config
-            self._tell_draft(name)
 
     async def saved(self) -> None:
         """Wait until nothing takes back what was changed so far: it is on the disk, or a group has committed it.
 
         :raises ResponseError: the group has not.
         """
-        await (self.file.saved() if self.journal is None else self.journal.settled())
-
-    def _next_version(self) -> DataVersion:
-        return self._drafts.version_after(self.data_version, self._world.clock.now_ms())
+        journal = self.drafts.journal
+        await (self.file.saved() if journal is None else journal.settled())
 
     def _served(self, config: TopicConfig) -> TopicConfig:
         """As much of a topic as is served."""
@@ -399,7 +320,7 @@ class TopicTable:
         self._forms.keep(config)
 
     def _changed(self, topic: str, *, new: bool = False, version: DataVersion | None = None) -> None:
-        self._bump(topic, version=version)
+        self._versions.advance(topic, to=version)
         self.file.changed()
         if new and self.file.writing:
             self.unsaved[topic] = self.file.asked
@@ -416,34 +337,8 @@ class TopicTable:
             except Exception:
                 log.exception("%s did not take that topics are in their file", listener)
 
-    def _bump(self, *topics: str, version: DataVersion | None = None) -> None:
-        if not self._history:
-            self._forget_history()
-        if version is None or version.counter <= self.data_version.counter:
-            version = bumped(self.data_version, self._world.clock.now_ms())
-        self.data_version = version
-        self._history.append((self.data_version, topics))
-
-    def _forget_history(self) -> None:
-        """Nobody who knows an older version knows what has changed since."""
-        self._history.clear()
-        self._history.append((self.data_version, ()))
-
-    def changed_since(self, version: DataVersion) -> list[str] | None:
-        """Topics that were made, changed or deleted after a version; None when that is not known."""
-        changed: dict[str, None] = {}
-        for known, topics in reversed(self._history):
-            if known == version:
-                return list(changed)
-            changed.update(dict.fromkeys(topics))
-        return None
-
     def _tell(self, topic: str | None) -> None:
         for listener in self.on_change:
-            listener(topic)
-
-    def _tell_draft(self, topic: str) -> None:
-        for listener in self.on_draft:
             listener(topic)
 
     def _tell_made(self, topic: str) -> None:
@@ -465,11 +360,11 @@ class TopicTable:
 
     def told_of(self, topic: str) -> TopicConfig | None:
         """One topic as others are told of it."""
-        return self._drafts.committed_of(topic, self._topics.get(topic))
+        return self.drafts.committed_of(topic)
 
     def told(self) -> list[TopicConfig]:
         """The topics that others are told of: what is not committed is not among them."""
-        if not self._drafts:
+        if not self.drafts:
             return self.all()
         found = map(self.told_of, self._forms.names())
         return [config for config in found if config is not None]
@@ -494,14 +389,12 @@ class TopicTable:
         self._add_system_topics()
         for name, config in table.topic_config_table.items():
             self._keep(config if config.topic_name == name else dataclasses.replace(config, topic_name=name))
-        if table.data_version is not None:
-            self.data_version = table.data_version
+        self._versions.restart(table.data_version)
         if self._settings.enable_dleger_commit_log:
             self.applied = applied_of(whole)
-        self._forget_history()
         known = self._topics.get(names.AUTO_CREATE_TOPIC)
         if known is not None and self._settings.auto_create_topic_enable:
-            self._keep(dataclasses.replace(known, perm=self._template().perm))
+            self._keep(dataclasses.replace(known, perm=self.system.template().perm))
         elif known is not None:
             del self._topics[known.topic_name]
             self._forms.remove(known.topic_name)
@@ -514,17 +407,6 @@ class TopicTable:
         for name, config in configs.items():
             if self._topics.get(name) != config:
                 self._keep(config)
-        self.data_version = version
-        self._forget_history()
+        self._versions.restart(version)
         self.file.changed()
         self._tell(None)
-
-
-def _config(topic: str, queues: int, perm: int = PERM_READ_WRITE, sys_flag: int = 0) -> TopicConfig:
-    return TopicConfig(
-        topic_name=topic, read_queue_nums=queues, write_queue_nums=queues, perm=perm, topic_sys_flag=sys_flag
-    )
-
-
-def _perm(enabled: bool) -> int:
-    return PERM_INHERIT | PERM_READ_WRITE if enabled else PERM_INHERIT

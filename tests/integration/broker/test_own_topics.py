@@ -90,7 +90,7 @@ def on_groups(group: str) -> list[Command]:
 
 def known(app: BrokerApp) -> object:
     """Everything that a refused request must leave as it is."""
-    own = [queue for queue in app.store.queues if app.topics.refuses_send(queue.topic)]
+    own = [queue for queue in app.store.queues if app.topics.system.refuses_send(queue.topic)]
     return (
         {(queue.topic, queue.id): queue.next for queue in own},
         {config.topic_name: dataclasses.asdict(config) for config in app.topics.all()},

@@ -64,7 +64,7 @@ async def test_the_topic_of_traces(tmp_path: Path, enabled: str, name: str) -> N
             return
         assert config is not None
         assert (config.read_queue_nums, config.write_queue_nums, config.perm) == (1, 1, 6)
-        assert cluster.brokers[0].topics.is_system(topic)
+        assert topic in cluster.brokers[0].topics.system
         assert await permission_told(cluster, topic) == 6
         async with RawPeer(*cluster.brokers[0].address) as peer:
             assert (await peer.ask(send(topic))).code == 0

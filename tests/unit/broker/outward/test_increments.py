@@ -329,31 +329,6 @@ def test_faults_changes_and_restarts_in_any_order_end_with_every_topic_known(see
     scenario(test, namesrvs=2, force_register=bool(seed % 2))
 
 
-def test_the_history_of_versions_is_bounded_and_says_what_it_does_not_know() -> None:
-    async def test(scene: Scene) -> None:
-        check(TopicTable(scene.node.world, scene.settings, "/other.json"))
-
-    scenario(test)
-
-
-def check(topics: TopicTable) -> None:
-    start = topics.data_version
-    assert topics.changed_since(start) is None, "nothing is known before the first change"
-    topics._bump("A")
-    assert topics.changed_since(start) == ["A"]
-    topics._bump("B")
-    topics._bump("A")
-    assert sorted(topics.changed_since(start) or ()) == ["A", "B"]
-    assert topics.changed_since(dataclasses.replace(start, timestamp=1)) is None
-    for _ in range(2000):
-        topics._bump("C")
-    assert topics.changed_since(start) is None
-    now = topics.data_version
-    topics.touch()
-    assert topics.changed_since(now) is None
-    assert topics.changed_since(topics.data_version) == []
-
-
 def test_a_broker_of_another_id_tells_everything() -> None:
     async def check(scene: Scene) -> None:
         (namesrv,) = scene.namesrvs

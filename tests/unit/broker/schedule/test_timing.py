@@ -157,7 +157,7 @@ def test_the_topics_can_be_read_and_not_be_sent_to() -> None:
             config = desk.topics.get(topic)
             assert config is not None
             assert (config.perm, config.read_queue_nums) == (4, 1)
-            assert desk.topics.is_system(topic)
+            assert topic in desk.topics.system
 
     at_the_desk(check)
 

@@ -164,11 +164,11 @@ def test_a_restart_has_the_template_that_the_setting_says(enabled: bool, perm: i
 def test_system_topics_and_those_nobody_may_send_to() -> None:
     def check(node: SimNode, table: TopicTable) -> None:
         for topic in ("TBW102", "DefaultCluster", "broker-a", "rmq_sys_zz", "DefaultCluster_REPLY_TOPIC"):
-            assert table.is_system(topic)
-        assert not table.is_system("T")
-        assert table.refuses_send("SCHEDULE_TOPIC_XXXX")
-        assert not table.refuses_send("TBW102")
-        assert set(table.system_topics()) >= {"TBW102", "broker-a", "RMQ_SYS_TRACE_TOPIC"}
+            assert topic in table.system
+        assert "T" not in table.system
+        assert table.system.refuses_send("SCHEDULE_TOPIC_XXXX")
+        assert not table.system.refuses_send("TBW102")
+        assert set(table.system.names()) >= {"TBW102", "broker-a", "RMQ_SYS_TRACE_TOPIC"}
 
     with_table(check)
 
@@ -176,9 +176,9 @@ def test_system_topics_and_those_nobody_may_send_to() -> None:
 @pytest.mark.parametrize("enabled", [True, False])
 def test_a_trace_topic_of_another_name_is_reserved_while_it_is_used(enabled: bool) -> None:
     def check(node: SimNode, table: TopicTable) -> None:
-        assert table.is_system("our_trace") is enabled
-        assert ("our_trace" in table.system_topics()) is enabled
-        assert not table.is_system("T")
+        assert ("our_trace" in table.system) is enabled
+        assert ("our_trace" in table.system.names()) is enabled
+        assert "T" not in table.system
 
     with_table(check, trace_topic_enable=enabled, msg_trace_topic_name="our_trace")
 
@@ -222,6 +222,17 @@ def test_a_load_replaces_what_is_there() -> None:
     with_table(check)
 
 
+def test_a_permission_of_the_broker_that_changes_is_a_change_of_every_topic() -> None:
+    def check(node: SimNode, table: TopicTable) -> None:
+        table.put(TopicConfig(topic_name="T"))
+        known = table.data_version
+        table.touch()
+        assert table.data_version.counter == known.counter + 1
+        assert table.changed_since(known) is None
+
+    with_table(check)
+
+
 def test_a_load_forgets_what_changed_before_it() -> None:
     """Who knows an older version is told everything: what the file holds instead is in no list of changes."""
 
@@ -254,14 +265,14 @@ def test_sends_to_the_topic_that_the_settings_give_to_traces_are_taken(
     topic: str, enabled: bool, refused: bool
 ) -> None:
     def check(node: SimNode, table: TopicTable) -> None:
-        assert table.refuses_send(topic) == refused
+        assert table.system.refuses_send(topic) == refused
 
     with_table(check, trace_topic_enable=enabled, msg_trace_topic_name="rmq_sys_traces")
 
 
 def test_a_topic_of_the_brokers_own_is_no_topic_for_traces() -> None:
     def check(node: SimNode, table: TopicTable) -> None:
-        assert table.refuses_send("SCHEDULE_TOPIC_XXXX")
+        assert table.system.refuses_send("SCHEDULE_TOPIC_XXXX")
 
     with_table(check, trace_topic_enable=True, msg_trace_topic_name="SCHEDULE_TOPIC_XXXX")
 
