@@ -12,7 +12,7 @@ import ssl
 import tempfile
 
 from rmq.protocol.errors import ConfigError
-from rmq.remoting.tls import server_context
+from rmq.remoting.certificates import server_context
 from rmq.runtime.aside import logger
 
 __all__ = ["MadeCertificate"]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from rmq.protocol.errors import ConfigError
-from rmq.remoting.tls import Renewed, client_context
+from rmq.remoting.certificates import Renewed, client_context
 from rmq.runtime.named_file import read_named
 
 __all__ = ["DAEMON", "SDK", "SPARK", "OptionNames", "PeerTls", "TlsOptions"]

@@ -8,9 +8,10 @@ import ssl
 from rmq.config.settings import Settings, setting
 from rmq.config.sources import Given, read_file
 from rmq.protocol.errors import ConfigError
+from rmq.remoting.certificates import CLIENT_AUTH, Renewed, client_context, server_context
 from rmq.remoting.ephemeral import MadeCertificate
 from rmq.remoting.peer_tls import DAEMON, PeerTls
-from rmq.remoting.tls import CLIENT_AUTH, Renewed, ServerTls, TlsMode, client_context, server_context
+from rmq.remoting.tls import ServerTls, TlsMode
 from rmq.runtime.aside import logger
 
 __all__ = ["TlsSettings"]

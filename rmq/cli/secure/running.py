@@ -23,8 +23,8 @@ from rmq.namesrv.settings import NamesrvSettings
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ConfigError, ResponseError, RMQError
+from rmq.remoting.certificates import client_context
 from rmq.remoting.client import RemotingClient, split_address
-from rmq.remoting.tls import client_context
 from rmq.runtime import patience
 from rmq.runtime.world import World
 

@@ -21,7 +21,7 @@ from rmq.protocol.bodies.topic import DataVersion, RegisterBrokerBody, TopicConf
 from rmq.protocol.command import Command
 from rmq.protocol.headers.table import REQUEST_HEADERS
 from rmq.protocol.signature import verify
-from rmq.remoting.tls import client_context
+from rmq.remoting.certificates import client_context
 from rmq.runtime.world import World
 from rmq.testing.cluster import Cluster
 from tests.support.accounts import by, home

@@ -10,7 +10,7 @@ from rmq.aio import Producer
 from rmq.broker.app import BrokerApp
 from rmq.broker.raft.wire import Hello
 from rmq.client.message import Message
-from rmq.remoting.tls import client_context
+from rmq.remoting.certificates import client_context
 from rmq.testing.cluster import Cluster
 from tests.support.certificates import Certificate, make_certificate
 from tests.support.peers.ports import free_port

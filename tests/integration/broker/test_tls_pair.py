@@ -12,7 +12,7 @@ import uvloop
 from rmq.broker.app import BrokerApp
 from rmq.broker.replication.master import Why
 from rmq.broker.replication.wire import report
-from rmq.remoting.tls import client_context
+from rmq.remoting.certificates import client_context
 from rmq.testing.cluster import Cluster
 from tests.support.certificates import make_certificate
 from tests.support.scenes.replication import fill, log_bytes

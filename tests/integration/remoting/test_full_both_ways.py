@@ -11,11 +11,12 @@ import pytest
 
 from rmq.protocol.command import Command
 from rmq.protocol.errors import TooManyRequests
+from rmq.remoting.certificates import client_context, server_context
 from rmq.remoting.client import RemotingClient
 from rmq.remoting.limits import Limits
 from rmq.remoting.router import Router
 from rmq.remoting.server import Server
-from rmq.remoting.tls import ServerTls, TlsMode, client_context, server_context
+from rmq.remoting.tls import ServerTls, TlsMode
 from rmq.runtime.world import World
 from tests.support.loops import factories, run_on
 

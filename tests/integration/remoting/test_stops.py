@@ -10,10 +10,11 @@ import pytest
 
 from rmq.protocol import frame
 from rmq.protocol.command import Command
+from rmq.remoting.certificates import client_context, server_context
 from rmq.remoting.conn import Conn
 from rmq.remoting.router import Router
 from rmq.remoting.server import Server
-from rmq.remoting.tls import ServerTls, TlsMode, client_context, server_context
+from rmq.remoting.tls import ServerTls, TlsMode
 from rmq.runtime.world import World
 from tests.support.loops import factories, run_on
 

@@ -13,12 +13,13 @@ import pytest
 
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ConfigError, ConnectFailed, ConnectionLost, RMQError
+from rmq.remoting.certificates import Renewed, client_context, server_context
 from rmq.remoting.client import RemotingClient
 from rmq.remoting.limits import Limits
 from rmq.remoting.peer_tls import SDK, PeerTls, TlsOptions
 from rmq.remoting.router import Router
 from rmq.remoting.server import Server
-from rmq.remoting.tls import Renewed, ServerTls, TlsMode, client_context, server_context
+from rmq.remoting.tls import ServerTls, TlsMode
 from rmq.remoting.tls_settings import TlsSettings
 from rmq.runtime.world import World
 from tests.support.certificates import make_certificate

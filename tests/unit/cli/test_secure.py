@@ -26,7 +26,7 @@ from rmq.cli.secure.findings import of_slaves
 from rmq.cli.secure.layout import ACCOUNTS, Plan
 from rmq.config.sources import parse_properties, read_file
 from rmq.namesrv.settings import NamesrvSettings
-from rmq.remoting.tls import client_context, server_context
+from rmq.remoting.certificates import client_context, server_context
 from rmq.runtime.files import RealFiles
 from tests.support.daemons import ROOT
 

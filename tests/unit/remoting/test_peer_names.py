@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from rmq.protocol.errors import ConfigError
+from rmq.remoting.certificates import client_context, server_context
 from rmq.remoting.peer_names import SharingContext
-from rmq.remoting.tls import client_context, server_context
 from tests.support.certificates import make_certificate
 
 CERTIFIED = (

@@ -11,7 +11,8 @@ import pytest
 from rmq.broker.replication.master import Why
 from rmq.broker.replication.wire import report
 from rmq.broker.settings import BrokerSettings
-from rmq.remoting.tls import ServerTls, client_context
+from rmq.remoting.certificates import client_context
+from rmq.remoting.tls import ServerTls
 from tests.support.scenes.replication import caught_up, fill, pair, raw_slave
 from tests.support.virtual import eventually, in_virtual_time
 
