@@ -168,7 +168,7 @@ async def series(scene: PopScene) -> Counter[str]:
 #: the last times of appends, samples of the last minute, hour and day, and the last 1,000 versions of the topics.
 BOUNDED = (
     "MemoryTail.", "LmqStats._put_times", "_Window._stamps", "_Window._samples[]",
-    "LmqTopicTable._history", "(DataVersion)", "MasterReplication._ends",
+    "Versions._history", "(DataVersion)", "MasterReplication._ends",
     "Checksums._held", "Checksums._known", "(_Known)", "_Known.",
 )  # fmt: skip
 
