@@ -154,7 +154,7 @@ def open_files() -> Counter[str]:
 #: What is as large as the messages or the answers are many, or bounded by itself.
 OF_MESSAGES = (
     "MemoryTail.", "Queue.", "(IndexFile)", "IndexFiles.", "_Known.", "(SharedFile)", "SharedFile.", "(Histogram)",
-    "Histogram.", "CallLatency.", "_Window._", "Rates._samples", "BrokerStats._put_times", "TopicTable._history",
+    "Histogram.", "CallLatency.", "_Window._", "Rates._samples", "BrokerStats._put_times", "Versions._history",
     "(DataVersion)", "Checksums._held",
 )  # fmt: skip
 
