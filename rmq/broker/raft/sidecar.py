@@ -14,9 +14,10 @@ Every file is small, one JSON object, and replaced as a whole, synced::
 
 (:mod:`rmq.broker.raft.found` has one more, which a plain broker leaves.)
 
-The first three are Raft's, and on the disk before anybody hears of what they say. They are one member's of one group:
-who comes with other settings would break what that one has promised. ``commit`` is a note: it says what consumers may
-be shown of a log right after a start, before the group has said more.
+The first three are promises, and on the disk before anybody hears of what they say; the first start writes all of
+them, ``members`` first. They are one member's of one group: who comes with other settings, or has lost one of them,
+would break what that one has promised. ``commit`` is a note: it says what consumers may be shown of a log right after a
+start, before the group has said more.
 """
 
 from __future__ import annotations
@@ -90,42 +91,43 @@ class Sidecar:
         """
         vote, terms = await self._read("vote"), await self._read("terms")
         members, commit = await self._read("members"), await self._read("commit")
-        lost = "members" if members is None and (vote or terms) else "vote" if vote is None and terms else None
-        if lost is not None:
-            raise StoreError(
-                f"{self._path(lost)} is gone, and what stands beside it is there: without it this member could break "
-                "what it has promised the others"
-            )
-        new = members is None
         try:
-            if members is None:
+            met = None if members is None else self._met(members)
+            if (lost := _lost(met, vote, terms)) is not None:
+                raise StoreError(
+                    f"{self._path(lost)} is gone, and what stands beside it is there: without it this member could "
+                    "break what it has promised the others"
+                )
+            if met is None:
                 met = Met(f"{self._random.getrandbits(96):024x}")
                 await self.save_members(met)
-            else:
-                met = self._met(members)
-                self._belongs(Whose(str(members["group"]), str(members["me"]), tuple(map(str, members["ids"]))))
-            starts = tuple(Position(int(term), int(end)) for term, end in (terms or {"starts": [[0, 0]]})["starts"])
-            hard = vote or {"term": 0, "vote": None}
-            voted = hard["vote"]
+            if vote is None:
+                vote = await self.save_vote(0, None)
+            if terms is None:
+                terms = await self.save_terms((Position(0, 0),))
+            starts = tuple(Position(int(term), int(end)) for term, end in terms["starts"])
+            voted = vote["vote"]
             return Kept(
-                int(hard["term"]), None if voted is None else str(voted), starts, int((commit or {"end": 0})["end"]),
-                met, new, bool(hard.get("returning")),
+                int(vote["term"]), None if voted is None else str(voted), starts, int((commit or {"end": 0})["end"]),
+                met, members is None, bool(vote.get("returning")),
             )  # fmt: skip
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise StoreError(f"what {self.folder} holds is not what a member keeps ({error!r}): restore it") from None
 
     def _met(self, members: dict[str, Any]) -> Met:
+        """:raises StoreError: they are another member's."""
+        self._belongs(Whose(str(members["group"]), str(members["me"]), tuple(map(str, members["ids"]))))
         others = {str(one): str(word) for one, word in members["others"].items()}
         retired = {str(one): [str(word) for word in words] for one, words in members["retired"].items()}
         return Met(str(members["disk"]), others, retired, bool(members["begun"]), bool(members["returned"]))
 
-    async def save_vote(self, term: int, vote: str | None, *, returning: bool = False) -> None:
+    async def save_vote(self, term: int, vote: str | None, *, returning: bool = False) -> dict[str, Any]:
         """:raises OSError: it is not on the disk."""
-        await self._write("vote", {"term": term, "vote": vote, "returning": returning})
+        return await self._write("vote", {"term": term, "vote": vote, "returning": returning})
 
-    async def save_terms(self, starts: tuple[Position, ...]) -> None:
+    async def save_terms(self, starts: tuple[Position, ...]) -> dict[str, Any]:
         """:raises OSError: they are not on the disk."""
-        await self._write("terms", {"starts": [list(start) for start in starts]})
+        return await self._write("terms", {"starts": [list(start) for start in starts]})
 
     async def save_members(self, met: Met) -> None:
         """:raises OSError: they are not on the disk."""
@@ -168,14 +170,26 @@ class Sidecar:
             raise StoreError(f"{path} is not what a member keeps: restore it")
         return found
 
-    async def _write(self, name: str, content: dict[str, Any]) -> None:
+    async def _write(self, name: str, content: dict[str, Any]) -> dict[str, Any]:
         await self._offload(self._replace, self._path(name), orjson.dumps(content))
+        return content
 
     def _replace(self, path: str, content: bytes) -> None:
         if not self._files.is_dir(self.folder):
             self._files.mkdir(self.folder)
             self._files.sync_dir(os.path.dirname(self.folder))
         self._files.write_atomic(path, content)
+
+
+def _lost(met: Met | None, vote: dict[str, Any] | None, terms: dict[str, Any] | None) -> str | None:
+    """Which file is gone that was there once; a first start that ended half way has not written all of them."""
+    if met is None:
+        return "members" if vote or terms else None
+    has_voted = vote is not None and vote["term"] > 0
+    has_terms = terms is not None and len(terms["starts"]) > 1
+    if not (met.begun or has_voted or has_terms):
+        return None
+    return "vote" if vote is None else "terms" if terms is None else None
 
 
 def _text(value: object) -> str:

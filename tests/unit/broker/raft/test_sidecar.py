@@ -33,17 +33,41 @@ async def test_what_was_kept_is_found_after_a_power_cut() -> None:
     assert found == (4, "n2", (Position(0, 0), Position(4, 700)), 690, met, False, False)
 
 
-@pytest.mark.parametrize("gone", ["members", "vote"])
+@pytest.mark.parametrize(
+    ("gone", "known_by"),
+    [
+        ("members", "its vote"), ("members", "its log"), ("vote", "its log"), ("vote", "whom it has met"),
+        ("terms", "its vote"), ("terms", "whom it has met"),
+    ],
+)  # fmt: skip
 @in_virtual_time
-async def test_a_member_that_has_lost_what_it_promised_does_not_start(gone: str) -> None:
+async def test_a_member_that_has_lost_what_it_promised_does_not_start(gone: str, known_by: str) -> None:
     world = Simulation(1).node("n0").world
     sidecar = Sidecar(world, "/store", WHOSE)
-    await sidecar.load()
-    await sidecar.save_vote(4, "n2")
-    await sidecar.save_terms((Position(0, 0), Position(4, 700)))
+    first = await sidecar.load()
+    if known_by == "whom it has met":
+        await sidecar.save_members(replace(first.met, begun=True))
+    elif known_by == "its vote":
+        await sidecar.save_vote(4, "n2")
+    else:
+        await sidecar.save_terms((Position(0, 0), Position(4, 700)))
     world.files.unlink(f"/store/raft/{gone}")
     with pytest.raises(StoreError, match=f"{gone} is gone"):
         await sidecar.load()
+
+
+@pytest.mark.parametrize("gone", [["vote", "terms"], ["terms"], ["vote"]])
+@in_virtual_time
+async def test_a_first_start_that_ended_half_way_is_gone_on_with(gone: list[str]) -> None:
+    world = Simulation(1).node("n0").world
+    sidecar = Sidecar(world, "/store", WHOSE)
+    first = await sidecar.load()
+    for name in gone:
+        world.files.unlink(f"/store/raft/{name}")
+    again = await sidecar.load()
+    assert again == first._replace(new=False)
+    assert world.files.exists("/store/raft/vote")
+    assert world.files.exists("/store/raft/terms")
 
 
 @pytest.mark.parametrize(
