@@ -149,7 +149,7 @@ class MasterReplication:
                 self.settings.ha_ack_slaves,
             )  # fmt: skip
 
-    # -- connections -----------------------------------------------------------------------------------------------
+    # -- connections
 
     def opened(self, slave: SlaveConnection) -> None:
         """A connection.

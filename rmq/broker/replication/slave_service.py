@@ -6,13 +6,13 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
 
 from rmq.broker.replication.incoming import FilesDiffer, IncomingRecords, LogsDiffer
 from rmq.broker.replication.master import CUT_BACK, EMPTY
+from rmq.broker.replication.master_connection import MasterConnection
 from rmq.broker.replication.slave import HolesFound, SlaveStream
+from rmq.broker.replication.tail import Tail
 from rmq.broker.settings import BrokerSettings
-from rmq.broker.store.log.reader import Damage
 from rmq.broker.store.store import Store
 from rmq.broker.store.trouble import Trouble
 from rmq.protocol import addresses
@@ -28,13 +28,6 @@ log = logging.getLogger(__name__)
 #: Seconds between two tries, and how long one may take to connect.
 _PAUSE = 5.0
 _CONNECT_SECONDS = 10.0
-#: Bytes of the newest record that the master is asked for again, at most, and where no queue knows that record.
-_MOST_TAIL = 8 << 20
-_LEAST_TAIL = 64 << 10
-#: Bytes from the first hole in the log to its end that are compared with the master's and copied again, at most.
-_MOST_AGAIN = 64 << 20
-#: Damaged parts that a master is asked for, at most, until it is another one: it may have them no better.
-_MOST_HOLES = 1000
 #: What is done where files have not the same size: a log of another size is another one.
 _SAME_FILES = f"stop this slave, set the master's number here, and: {EMPTY}"
 #: Seconds between two looks whether there is an address, while there is none.
@@ -82,14 +75,8 @@ class SlaveClient:
         self.tasks = TaskOwner("slave")
         self._incoming = IncomingRecords(store.log.file_size, crc=settings.ha_check_crc)
         self._tls = settings.peer_tls()
-        self._link: _Link | None = None
-        #: What the log had at its end before the link was made.
-        self._tail = b""
-        #: What is known to be damaged in the log, near its end: a master that has it sends it again.
-        self._holes: list[Damage] = []
-        #: Those that a master was asked for, and which one.
-        self._tried: set[Damage] = set()
-        self._tried_at = ""
+        self._link: MasterConnection | None = None
+        self._tail = Tail(store)
         #: Two addresses of a master that do not fit, as they were told of last.
         self._told = ("", "")
         self._trouble = Trouble(
@@ -140,7 +127,7 @@ class SlaveClient:
             try:
                 await self._one_connection(address)
             except HolesFound as found:
-                self._tried.update(self._holes)
+                self._tail.asked()
                 await self._cut_back(found.at)
                 continue
             except TimeoutError:
@@ -187,8 +174,8 @@ class SlaveClient:
         except ConfigError as error:
             raise ReplicationError(f"this is no HA address of a master: {error}") from None
         await self._all_flushed()
-        self._tail = await self._read_tail(address)
-        link = _Link(self, address)
+        await self._tail.read(address)
+        link = MasterConnection(self, address)
         try:
             async with patience.timeout(_CONNECT_SECONDS):
                 context = self._tls.context if self._tls is not None else None
@@ -242,58 +229,11 @@ class SlaveClient:
             address, peer, self._settings.broker_name, known,
         )  # fmt: skip
 
-    def _new_holes(self) -> list[Damage]:
-        """What is damaged near the end of the log, and no master was asked for."""
-        log = self._store.log
-        first = max(log.start, log.end - _MOST_AGAIN)
-        return sorted(
-            part
-            for part in self._store.damaged.parts
-            if first <= part.start and part.end <= log.end and part not in self._tried
-        )
-
-    async def _read_tail(self, address: str) -> bytes:
-        """What the master is asked for again: the newest record, or all from the first hole in the log on.
-
-        :raises OSError: it cannot be read.
-        """
-        store, log = self._store, self._store.log
-        end = log.end
-        if address != self._tried_at:
-            self._tried.clear()
-            self._tried_at = address
-        self._holes = self._new_holes() if len(self._tried) < _MOST_HOLES else []
-        if self._holes:
-            try:
-                return await self._read(max(log.start, self._holes[0].start - _LEAST_TAIL, 1))
-            except OSError:  # what the disk does not give is not written again either
-                self._tried.update(self._holes)
-                self._holes = []
-        at = max(log.start, end - _LEAST_TAIL, 1)
-        newest = max(store.queues, key=lambda queue: queue.max_phys, default=None)
-        if newest is not None and newest.max_phys > max(log.start, end - _MOST_TAIL):
-            entry = await store.queues.entries_cold(newest, newest.next - 1, 1)
-            # Without its first byte: a master whose log ends where this record begins sees at once that it has less.
-            at = max(log.start, end - _MOST_TAIL, int.from_bytes(entry[:8], "big") + 1)
-        return await self._read(at)
-
-    async def _read(self, at: int) -> bytes:
-        """The log from ``at`` to its end."""
-        log = self._store.log
-        pieces: list[bytes] = []
-        while log.segments and at < log.end:
-            data = await log.read_cold(at, min(log.end - at, log.file_size - at % log.file_size))
-            if not data:
-                raise OSError(f"the end of the commit log cannot be read at {at}")
-            pieces.append(data)
-            at += len(data)
-        return b"".join(pieces)
-
     def _flushed(self, to: int) -> None:
         if self._link is not None:
             self._link.flushed(to)
 
-    # -- for the connection ----------------------------------------------------------------------------------------
+    # -- for the connection
 
     def stream(self) -> SlaveStream:
         """A stream from where the log ends now."""
@@ -301,7 +241,7 @@ class SlaveClient:
         end = store.log.end if store.log.segments else 0
         if end:
             self._incoming.begin(end, at_record=store.dispatcher.position == end)
-        return SlaveStream(end, self._incoming, self.now(), tail=self._tail, holes=self._holes)
+        return SlaveStream(end, self._incoming, self.now(), tail=self._tail.data, holes=self._tail.holes)
 
     def set_times(self, stream: SlaveStream) -> None:
         """As they are configured now."""
@@ -335,14 +275,11 @@ class SlaveClient:
             self._trouble.over()
         return b"".join(reports)
 
-    def check_address(self, address: str) -> None:
-        """:raises ReplicationError: the master is somewhere else now."""
+    def check(self, address: str) -> None:
+        """:raises ReplicationError: the master is elsewhere now, or is to be asked again for what is damaged here."""
         if self.address not in (address, None):
             raise ReplicationError(f"the master is at {self.address} now")
-
-    def check_log(self) -> None:
-        """:raises ReplicationError: a part of it was damaged on the way or since, which the master is asked for."""
-        if len(self._tried) < _MOST_HOLES and (holes := self._new_holes()):
+        if holes := self._tail.new_holes():
             raise ReplicationError(f"this slave's log is damaged at {holes[0].start}: its master is asked for it again")
 
     def now(self) -> float:
@@ -352,93 +289,3 @@ class SlaveClient:
     def now_ms(self) -> int:
         """Wall clock."""
         return self._world.clock.now_ms()
-
-
-class _Link(asyncio.Protocol):
-    """The socket of one stream.
-
-    :param address: of the master, as it was known.
-    """
-
-    stream: SlaveStream
-
-    def __init__(self, client: SlaveClient, address: str) -> None:
-        self._client = client
-        self._address = address
-        #: Done when the connection is over, with the reason.
-        self.ended: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
-        self._transport: asyncio.Transport | None = None
-        self.peer = address
-        self._timer: asyncio.TimerHandle | None = None
-        self.read_ms = self.write_ms = 0
-        self.since = client.now()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport = cast(asyncio.Transport, transport)  # uvloop's is none by its classes
-        if self.ended.done():
-            transport.abort()
-            return
-        self._transport = transport
-        if name := transport.get_extra_info("peername"):
-            self.peer = addresses.join(str(addresses.host(name[0])), name[1])
-        self.stream = self._client.stream()
-        self._send(self.stream.first(self._client.now()))
-        self._arm()
-
-    def data_received(self, data: bytes) -> None:
-        if self.ended.done():
-            return
-        self.read_ms = self._client.now_ms()
-        try:
-            self._send(self._client.take(self.stream, data))
-        except (OSError, RMQError) as error:
-            self.end(error)
-        except Exception as error:
-            log.exception("what the master sent could not be taken")
-            self.end(ReplicationError(f"what the master sent could not be taken: {error!r}"))
-
-    def flushed(self, to: int) -> None:
-        """The log is on disk up to ``to``."""
-        self._send(self.stream.stored(to, self._client.now()))
-
-    def _send(self, data: bytes) -> None:
-        if data and self._transport is not None:
-            self.write_ms = self._client.now_ms()
-            self._transport.write(data)
-
-    def _arm(self) -> None:
-        self._client.set_times(self.stream)
-        # Never 0: a timer that comes a rounding too early finds nothing due.
-        delay = max(0.001, self.stream.due - self._client.now())
-        self._timer = asyncio.get_running_loop().call_later(delay, self._on_timer)
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        try:
-            self._client.check_address(self._address)
-            self._client.check_log()
-            self._send(self.stream.on_tick(self._client.now()))
-        except ReplicationError as error:
-            self.end(error)
-        else:
-            self._arm()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._transport = None
-        if exc is None or isinstance(exc, ConnectionResetError):
-            why = "the master has closed the connection, or is gone: its log says why"
-            if not self.read_ms:
-                why += ", or this is not the port where it listens for slaves, its listenPort + 1"
-            exc = ConnectionResetError(why)
-        self.end(exc)
-
-    def end(self, error: Exception | None) -> None:
-        """Close the socket; who waits for the end hears why."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if not self.ended.done():
-            self.ended.set_result(error)
-        if self._transport is not None:
-            self._transport.abort()
-            self._transport = None
