@@ -24,9 +24,9 @@ from rmq.broker.raft.found import left, look, returned
 from rmq.broker.raft.group import Group
 from rmq.broker.raft.link import GroupLink
 from rmq.broker.replication.followed import regain_promoted
-from rmq.broker.replication.metadata import BesideTables
 from rmq.broker.replication.returning import ask_slaves
 from rmq.broker.replication.slave_service import SlaveClient
+from rmq.broker.replication.takeover import BesideTables
 from rmq.broker.roles.change import Roles, Switched
 from rmq.broker.roles.master import MasterServices
 from rmq.broker.roles.role import Role

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from rmq.aio import Message, MessageExt, Producer, PushConsumer
-from rmq.broker.replication.metadata import MetadataSync
+from rmq.broker.replication.takeover import TakeOver
 from rmq.protocol.command import Command
 from rmq.protocol.errors import RMQError
 from rmq.remoting.client import RemotingClient
@@ -201,9 +201,9 @@ async def test_what_consumers_have_acknowledged_goes_back_by_moments_at_most(see
 def test_offsets_that_nobody_takes_over_are_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The check above is able to fail."""
 
-    async def nothing(self: MetadataSync, body: bytes, same: bool) -> None:
+    async def nothing(self: TakeOver, body: bytes, same: bool, end: int) -> None:
         """Leaves them where they are."""
 
-    monkeypatch.setattr(MetadataSync, "_take_offsets", nothing)
+    monkeypatch.setattr(TakeOver, "offsets", nothing)
     with pytest.raises(AssertionError, match="was acknowledged"):
         test_what_consumers_have_acknowledged_goes_back_by_moments_at_most(0)

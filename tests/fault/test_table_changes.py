@@ -10,6 +10,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -17,13 +18,14 @@ from rmq.aio import AdminClient, Message, MessageQueue, Producer, PushConsumer, 
 from rmq.broker.app import BrokerApp
 from rmq.broker.raft.changes import TableChanges
 from rmq.broker.raft.sidecar import Kept, Sidecar
-from rmq.broker.replication import metadata
+from rmq.broker.replication import judged, metadata
 from rmq.broker.store.log.gate import Gate
 from rmq.broker.store.own import own_message
 from rmq.broker.store.state import Queue
 from rmq.broker.topics.changes import APPLIED, TOPIC, Change
 from rmq.broker.topics.drafts import Drafts
 from rmq.client.transaction import TransactionState
+from rmq.protocol import fastjson
 from rmq.protocol.bodies.group import SubscriptionGroupConfig
 from rmq.protocol.bodies.pop import SetMessageRequestModeRequestBody
 from rmq.protocol.bodies.topic import TopicConfig
@@ -571,8 +573,42 @@ async def test_tables_of_before_the_last_change_are_not_taken() -> None:
         await group.topic("One", 2)
         await group.cluster.alike()
         assert follower.roles.slave is not None
-        await follower.roles.slave.metadata._take_topics(old, same=True)
+        await follower.roles.slave.metadata._takeover.topics(old, same=True, end=0)
         assert follower.topics.get("One") == TopicConfig("One", 2, 2)
+
+
+@pytest.mark.parametrize("which", ["topics", "groups", "modes"])
+def test_what_the_log_brings_while_a_table_is_judged_stays(which: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    @in_virtual_time
+    async def scene() -> None:
+        async with place() as group:
+            await group.topic("One", 1)
+            await group.admin.set_message_request_mode(group.at, "One", "first", "POP", 2)
+            await group.cluster.alike()
+            follower = next(app for app in group.cluster.members.values() if not app.roles.role.leads)
+            assert follower.roles.slave is not None
+            sync, judge, changed = follower.roles.slave.metadata, judged._judged, False
+            bodies = follower.topics.answer(), follower.groups.encode(), fastjson.dumps(follower.modes._table())
+
+            async def slowly(*asked: Any) -> Any:
+                nonlocal changed
+                if not changed:
+                    changed = True
+                    await group.topic("Two", 2)
+                    await group.admin.create_and_update_subscription_group(group.at, GROUP)
+                    await group.admin.set_message_request_mode(group.at, "One", "readers", "POP", 2)
+                    await group.cluster.alike()
+                return await judge(*asked)
+
+            monkeypatch.setattr(judged, "_judged", slowly)
+            number = ("topics", "groups", "modes").index(which)
+            await sync._take(sync._plain[number], bodies[number], None, follower.store.log.end)
+            assert changed
+            assert follower.topics.get("Two") == TopicConfig("Two", 2, 2)
+            assert follower.groups.get("readers") is not None
+            assert follower.modes.get("One", "readers").mode == "POP"
+
+    scene()
 
 
 def _records_nothing(patch: pytest.MonkeyPatch) -> None:

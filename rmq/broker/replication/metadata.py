@@ -13,28 +13,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING
 
-from rmq.broker.groups.offsets import read_offsets
-from rmq.broker.replication import judged
+from rmq.broker.replication.takeover import BesideTables, TakeOver
 from rmq.broker.store.trouble import Trouble
-from rmq.broker.topics.changes import applied_of
-from rmq.protocol.bodies.group import SubscriptionGroupTable
 from rmq.protocol.bodies.kv import KVTable
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import BodyError, ConnectFailed, ConnectionLost, ResponseError
 from rmq.protocol.names import is_lmq, is_system_topic
 from rmq.protocol.numbers import whole
-from rmq.remoting.limits import Rationed
 
 if TYPE_CHECKING:
-    from rmq.broker.forgetting import Forgetting
     from rmq.broker.parts import Ground, Tables
-    from rmq.broker.pop.modes import RequestModes
-    from rmq.broker.schedule.levels import DelayOffsets
     from rmq.broker.store.state import Queue
     from rmq.broker.topics.metadata import MetadataFile
     from rmq.remoting.client import RemotingClient
@@ -55,12 +47,13 @@ _MOMENT = 1.0
 _MOST_IN_VAIN = 1000
 #: Seconds between two looks whether the log has arrived.
 _LOOK = 0.1
-#: Topics deleted before the loop gets its turn.
-_AT_ONCE = 50
-#: The table of an answer to 43.
-_OFFSETS = re.compile(rb'"offsetTable"\s*:\s*\{')
 #: Characters of a text of the master's that the log shows.
 _SHOWN = 40
+
+
+#: Takes an answer over. It is told whether the one before was of the same life of the master, and where the log here
+#: ended when the master was asked.
+Take = Callable[[bytes, bool, int], Awaitable[None]]
 
 
 class _Table:
@@ -73,13 +66,12 @@ class _Table:
         self,
         name: str,
         code: RequestCode,
-        take: Callable[[bytes, bool], Awaitable[None]],
+        take: Take,
         trouble: Trouble,
         absent: frozenset[int] = frozenset(),
     ) -> None:
         self.name = name
         self.code = code
-        #: Takes an answer over; told whether the one before it was of the same life of the master.
         self.take = take
         self.trouble = trouble
         self.absent = absent
@@ -89,21 +81,6 @@ class _Table:
         #: When it was taken over last, monotonic seconds; and where the log here ended when it was asked for.
         self.taken_at: float | None = None
         self.as_of: int | None = None
-
-
-class _Applies(Protocol):
-    """A table whose changes go through the log of a group."""
-
-    applied: int | None
-
-
-class BesideTables(NamedTuple):
-    """What a broker knows beside its tables, and how it forgets topics and groups in all of them."""
-
-    modes: RequestModes
-    #: How far each delay level is delivered.
-    delays: DelayOffsets
-    forgetting: Forgetting
 
 
 class MetadataSync:
@@ -135,12 +112,8 @@ class MetadataSync:
         self._dispatcher = ground.store.dispatcher
         #: In a group, whoever comes next may lead: it knows as much as can be, and of nothing that may be cut away.
         self._in_group = ground.settings.enable_dleger_commit_log
-        self._queues = ground.store.queues
         self._topics = tables.topics
-        self._groups = tables.groups
-        self._offsets = tables.offsets
-        self._modes, self._delays, self._forgetting = beside
-        self._delays_file = delays_file
+        self._takeover = takeover = TakeOver(ground, tables, beside, delays_file)
         self._client = client
         self._master = master
         self._seek = seek
@@ -148,15 +121,9 @@ class MetadataSync:
         self._told = False
         #: Called when topics were taken over, with the end of the log here when they were asked for.
         self.on_topics: Callable[[int], None] = lambda end: None
-        self._complaints = Rationed(clock)
         self._known = True
         #: Where the master's log ended when it was asked last; None before the first time.
         self._master_end: int | None = None
-        #: Where the log ended when the round began: what is newer, its answers may not know.
-        self._end = 0
-        #: Topics, and offsets, of the last answers.
-        self._last_topics: frozenset[str] = frozenset()
-        self._last_offsets: Mapping[str, Mapping[int, int]] = {}
         #: Topics whose messages have come, and no word of them, with the queues that they need: to be asked for at
         #: once, and asked for in vain.
         self._lacking: dict[str, int] = {}
@@ -164,22 +131,22 @@ class MetadataSync:
         self._wanted = asyncio.Event()
         self._one_round = asyncio.Lock()
 
-        def table(name: str, code: RequestCode, take: Callable[[bytes, bool], Awaitable[None]], *absent: int) -> _Table:
+        def table(name: str, code: RequestCode, take: Take, *absent: int) -> _Table:
             what = f"taking the {name} over from the master"
             trouble = Trouble(clock, log, what, "this slave keeps those it has")
             return _Table(name, code, take, trouble, frozenset(absent))
 
         unknown, error = int(ResponseCode.REQUEST_CODE_NOT_SUPPORTED), int(ResponseCode.SYSTEM_ERROR)
         self._plain = (
-            table("topics", RequestCode.GET_ALL_TOPIC_CONFIG, self._take_topics),
-            table("subscription groups", RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, self._take_groups),
+            table("topics", RequestCode.GET_ALL_TOPIC_CONFIG, takeover.topics),
+            table("subscription groups", RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, takeover.groups),
             # Java 4.9 has no POP.
-            table("modes of consumption", RequestCode.GET_ALL_MESSAGE_REQUEST_MODE, self._take_modes, unknown),
+            table("modes of consumption", RequestCode.GET_ALL_MESSAGE_REQUEST_MODE, takeover.modes, unknown),
         )
         self._progress = (
-            table("consumer offsets", RequestCode.GET_ALL_CONSUMER_OFFSET, self._take_offsets),
+            table("consumer offsets", RequestCode.GET_ALL_CONSUMER_OFFSET, takeover.offsets),
             # Java answers 1 before it has delivered anything late.
-            table("delay offsets", RequestCode.GET_ALL_DELAY_OFFSET, self._take_delays, error),
+            table("delay offsets", RequestCode.GET_ALL_DELAY_OFFSET, takeover.delays, error),
         )
 
     def start(self, tasks: TaskOwner) -> None:
@@ -342,119 +309,16 @@ class MetadataSync:
 
     async def _take(self, table: _Table, body: bytes, conn: Conn | None, end: int) -> None:
         same = conn is not None and conn is table.conn
-        if same and body == table.body:
-            self._taken(table, end)
-            return
-        self._end = end
-        try:
-            await table.take(body, same)
-        except Exception as error:
-            table.trouble.failed(error)
-            return
-        table.body, table.conn = body, conn
-        self._taken(table, end)
-        table.trouble.over()
-
-    def _taken(self, table: _Table, end: int) -> None:
+        if not same or body != table.body:
+            try:
+                await table.take(body, same, end)
+            except Exception as error:
+                table.trouble.failed(error)
+                return
+            table.trouble.over()
+            table.body, table.conn = body, conn
+            if table is self._plain[0]:
+                self._in_vain.clear()
         table.taken_at, table.as_of = self._clock.monotonic(), end
         if table is self._plain[0]:
             self.on_topics(end)
-
-    # -- taking over
-
-    async def _take_topics(self, body: bytes, same: bool) -> None:
-        """Have the master's topics and no others.
-
-        Of a topic that the master had and has no longer, messages and offsets go, too. One that it never had in this
-        life of its own is only hidden: a master that was started with an empty folder empties no slave.
-        """
-        answer = judged.read_answer(body, "topicConfigTable")
-        if not self._is_news(answer, self._topics):
-            return
-        version = answer.version()
-        configs, refused = await judged.topics(answer.table)
-        self._tell("topic", refused)
-        kept = {name: self._topics.get(name) for name in refused}
-        configs |= {name: config for name, config in kept.items() if config is not None}
-        deleted = [name for name in self._topics.names() if same and name in self._last_topics and name not in configs]
-        for count, name in enumerate(deleted, 1):
-            if name not in self._topics.system and self._is_old(name):
-                self._forgetting.forget_topic(name, self._end)
-            if not count % _AT_ONCE:
-                await asyncio.sleep(0)
-        self._in_vain.clear()
-        self._topics.replace_all(configs, version)
-        self._last_topics = frozenset(configs)
-
-    def _is_news(self, answer: judged.Answer, table: _Applies) -> bool:
-        """Whether an answer has all changes of the log that the table here has.
-
-        Where it has more, they are applied again when they come, in their order. Those that the log does not begin with
-        any more, or never had here, do not come.
-        """
-        told = applied_of(answer.whole)
-        if not self._in_group or told is None or table.applied is None:
-            return True
-        if told < table.applied:
-            return False
-        if told <= min(self._dispatcher.position, self._dispatcher.limit):
-            table.applied = told
-        return True
-
-    def _is_old(self, topic: str) -> bool:
-        """Whether nothing has come into a topic since the master was asked: else it is there again already."""
-        return all(queue.max_phys <= self._end for queue in self._queues.all(topic))
-
-    async def _take_groups(self, body: bytes, same: bool) -> None:
-        answer = judged.read_answer(body, "subscriptionGroupTable")
-        if not self._is_news(answer, self._groups):
-            return
-        version = answer.version()
-        configs, refused = await judged.groups(answer.table)
-        self._tell("subscription group", refused)
-        kept = {name: self._groups.get(name) for name in refused}
-        configs |= {name: config for name, config in kept.items() if config is not None}
-        held = self._groups.forbidden
-        try:
-            forbidden, refused = await judged.forbidden(answer.whole.get("forbiddenTable"))
-        except BodyError as error:
-            forbidden, refused = dict(held), {}
-            self._complaints.say(log.error, "this slave keeps what it forbids to groups: the master's %s", error)
-        self._tell("list of what is forbidden to group", refused)
-        forbidden |= {group: held[group] for group in refused if group in held}
-        self._groups.replace_all(
-            SubscriptionGroupTable(subscription_group_table=configs, forbidden_table=forbidden), version
-        )
-
-    async def _take_modes(self, body: bytes, same: bool) -> None:
-        answer = judged.read_answer(body, "messageRequestModeMap")
-        if not self._is_news(answer, self._modes):
-            return
-        modes, refused = await judged.modes(answer.table)
-        self._tell("mode of consumption", refused)
-        for topic, groups in self._modes.all().items():
-            for group, mode in groups.items():
-                if topic in refused or f"{topic}@{group}" in refused:
-                    modes.setdefault(topic, {})[group] = mode
-        self._modes.replace_all(modes)
-
-    async def _take_offsets(self, body: bytes, same: bool) -> None:
-        if _OFFSETS.search(body) is None:  # reads as no offsets: what the slave has is not to be taken for deleted
-            raise BodyError("there is no offsetTable in it")
-        refused: dict[str, str] = {}
-        told: dict[str, Mapping[int, int]] = dict(await read_offsets(body, refused.__setitem__))
-        self._tell("pair of topic and group with offsets", refused)
-        # Not in it is what was deleted.
-        told |= {name: self._last_offsets[name] for name in refused if name in self._last_offsets}
-        await self._offsets.follow(told, self._last_offsets if same else {})
-        self._last_offsets = told
-
-    async def _take_delays(self, body: bytes, same: bool) -> None:
-        self._delays.parse(body)
-        self._delays_file.changed()
-
-    def _tell(self, what: str, refused: Mapping[str, str]) -> None:
-        for name, why in refused.items():
-            self._complaints.say(
-                log.error, "the master has a %s %.40r that this slave does not take: %.200s", what, name, why
-            )

@@ -10,7 +10,7 @@ from rmq.broker.lane.admit import Admission
 from rmq.broker.parts import Counted, Ground, Members, Tables
 from rmq.broker.pop.service import PopService
 from rmq.broker.replication.master_service import MasterReplication
-from rmq.broker.replication.metadata import BesideTables
+from rmq.broker.replication.takeover import BesideTables
 from rmq.broker.schedule.levels import DelayLevels
 from rmq.broker.schedule.recall import Recall
 from rmq.broker.schedule.service import ScheduleService

@@ -7,8 +7,9 @@ from typing import Protocol
 
 from rmq.broker.parts import Ground, Tables
 from rmq.broker.replication.followed import Followed
-from rmq.broker.replication.metadata import BesideTables, MetadataSync
+from rmq.broker.replication.metadata import MetadataSync
 from rmq.broker.replication.slave_service import SlaveStatus
+from rmq.broker.replication.takeover import BesideTables
 from rmq.broker.store.state import Queue
 from rmq.broker.topics.metadata import MetadataFile
 from rmq.protocol.bodies.replica import HAClientRuntimeInfo

@@ -22,7 +22,7 @@ from rmq.broker.admin.statistics import StatisticsAdmin
 from rmq.broker.admin.topic import TopicAdmin
 from rmq.broker.lane.send_back import SendBack
 from rmq.broker.parts import Counted, Ground, Members, Tables
-from rmq.broker.replication.metadata import BesideTables
+from rmq.broker.replication.takeover import BesideTables
 from rmq.broker.roles.change import Roles
 from rmq.broker.wiring.front import Front
 from rmq.protocol.bodies.replica import GroupInfo

@@ -8,7 +8,7 @@ import logging
 
 import pytest
 
-from rmq.broker.replication import metadata
+from rmq.broker.replication import judged, metadata
 from rmq.broker.store.state import Queue
 from rmq.protocol import fastjson
 from rmq.protocol.bodies.kv import KVTable
@@ -27,7 +27,7 @@ def offset(scene: Pair, group: str = "g", topic: str = "T") -> int:
 
 def delays(scene: Pair) -> dict[int, int]:
     assert scene.slave.roles.slave is not None
-    return scene.slave.roles.slave.metadata._delays.table
+    return scene.slave.roles.slave.metadata._takeover._delays.table
 
 
 @in_virtual_time
@@ -170,6 +170,34 @@ async def test_what_the_master_deletes_goes_here_and_what_it_never_had_is_only_h
         await scene.topic("U")
         await rounds(scene)
         assert (await scene.ask("slave", pull("g", "U"))).code == 0
+
+
+@in_virtual_time
+async def test_a_topic_made_anew_since_the_master_was_asked_stays_whatever_else_is_taken_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(judged, "_SLICE", 1)  # the loop gets its turn within the table
+    async with pair() as scene:
+        await scene.topic("T")
+        await scene.send("T", "old")
+        await rounds(scene)
+        assert scene.slave.roles.slave is not None
+        sync = scene.slave.roles.slave.metadata
+        conn = sync._plain[0].conn
+        await scene.delete_topic("T")
+        without, end = scene.master.topics.answer(), scene.slave.store.log.end
+        await scene.topic("T", 2)
+        await scene.ask("master", send("T", b"new", queue=1))
+        await scene.commit("master", "g", "T", 0)
+        await asyncio.sleep(0.1)
+        assert scene.slave.store.log.end > end
+        taken = asyncio.create_task(sync._take(sync._plain[0], without, conn, end))
+        await asyncio.sleep(0)
+        await sync._take(sync._progress[0], await scene.master.offsets.encode(), conn, scene.slave.store.log.end)
+        await taken
+        await rounds(scene)
+        found = await scene.ask("slave", pull("g", "T", queue=1))
+        assert [record.body for record in decode_records(found.body)] == [b"new"]
 
 
 @in_virtual_time
