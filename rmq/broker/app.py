@@ -212,7 +212,9 @@ class BrokerApp:
             counted.stats,
             delays,
             front.pressure,
-            lambda: self.roles.figures() if self.group is None else {**self.roles.figures(), **self.group.figures()},
+            lambda: (
+                self.roles.figures() if self.group is None else {**self.roles.figures(), **self.group.view.figures()}
+            ),
             lambda: None if self.roles.master is None else self.roles.master.timers,
         )
         beside = BesideTables(modes, delays, forgetting)
@@ -226,7 +228,7 @@ class BrokerApp:
             runtime,
             lambda: self.roles,
             self.access,
-            lambda: None if self.group is None else self.group.seen(),
+            lambda: None if self.group is None else self.group.view.info(),
         ):
             router.add(service)
         router.add(
@@ -265,7 +267,8 @@ class BrokerApp:
             ),
             lambda: SlaveServices(
                 ground, tables, beside, self._peers, self._master_link(),
-                lambda: registration.master.broker if group is None else group.leader_address, registration.announce,
+                lambda: registration.master.broker if group is None else group.view.leader_address,
+                registration.announce,
             ),
         )  # fmt: skip
         roles.opens = group is None
@@ -286,7 +289,7 @@ class BrokerApp:
 
     def _master_link(self) -> MasterLink:
         if self.group is not None:
-            return GroupLink(self.group)
+            return GroupLink(self.group.view)
         return SlaveClient(self.world, self.store, lambda: self._registration.master.ha, self.settings)
 
     async def _become(self, master: bool) -> None:
@@ -311,13 +314,13 @@ class BrokerApp:
             return f"the store is not open: {self.store.log.gate_reason()}"
         if gate & (Gate.FSYNC_FAILED | Gate.NOT_WRITABLE | Gate.NOT_OWNED):
             return f"no message is taken until the broker is restarted: {self.store.log.gate_reason()}"
-        in_group = None if self.group is None else self.group.missing or self._lacks(self.group)
+        in_group = None if self.group is None else self.group.view.missing or self._lacks(self.group)
         return self.roles.missing or in_group or self._registration.missing
 
     def _lacks(self, group: Group) -> str | None:
         """Who restarts one machine after the other waits until a member has what it missed."""
         slave = self.roles.slave
-        return group.lacks(None if slave is None else slave.metadata.behind)
+        return group.view.lacks(None if slave is None else slave.metadata.behind)
 
     async def _load(self) -> None:
         """Read what is on disk, in Java's order (store-and-broker.md 1.1)."""

@@ -348,8 +348,8 @@ async def test_old_changes_do_not_come_back_when_a_release_before_had_the_store(
 async def test_nor_do_they_come_back_while_it_is_not_known_again_that_they_are_committed() -> None:
     load = Sidecar.load
 
-    async def long_ago(self: Sidecar) -> Kept:
-        return (await load(self))._replace(commit=0)
+    async def long_ago(self: Sidecar, end: int) -> Kept:
+        return (await load(self, end))._replace(commit=0)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Sidecar, "load", long_ago)

@@ -53,7 +53,7 @@ class ElectionAdmin:
         answer = ControllerMetaDataResponse(
             group=peers.group,
             controller_leader_id=leader,
-            controller_leader_address=None if leader is None else self._group.address_of(leader),
+            controller_leader_address=None if leader is None else self._group.view.address_of(leader),
             is_leader=leader == peers.members.me,
             peers=";".join(f"{one}-{addresses.join(*at)}" for one, at in peers.at.items()),
         )
@@ -67,11 +67,11 @@ class ElectionAdmin:
         group, driver = self._group, self._group.driver
         term = None if driver is None or driver.node is None else driver.node.term
         answer = ElectMasterResponse(
-            master_broker_id=header.broker_id, master_address=group.address_of(heir), master_epoch=term,
+            master_broker_id=header.broker_id, master_address=group.view.address_of(heir), master_epoch=term,
             sync_state_set_epoch=term,
         )  # fmt: skip
-        live = {0: group.address_of(heir)}
-        live |= {int(one[1:]) + 1: group.address_of(one) for one in group.peers.members.voters if one != heir}
+        live = {0: group.view.address_of(heir)}
+        live |= {int(one[1:]) + 1: group.view.address_of(one) for one in group.peers.members.voters if one != heir}
         body = BrokerMemberGroup(
             broker_addrs={number: address for number, address in live.items() if address is not None},
             broker_name=self._settings.broker_name,
@@ -130,13 +130,14 @@ class ElectionAdmin:
     def _leads_not(self, leader: str | None) -> ResponseError:
         group = self._group
         if leader is None:
-            why = group.missing or "the group has no leader"
+            why = group.view.missing or "the group has no leader"
             return ResponseError(
                 _C.CONTROLLER_MASTER_NOT_AVAILABLE, f"{group.peers.members.me} has no lead to give: {why}"
             )
         return ResponseError(
             _C.CONTROLLER_NOT_LEADER,
-            f"{group.peers.members.me} does not lead {group.peers.group}: ask {leader}, at {group.address_of(leader)}",
+            f"{group.peers.members.me} does not lead {group.peers.group}: ask {leader}, at "
+            f"{group.view.address_of(leader)}",
         )
 
     async def _give(self, heir: str) -> None:

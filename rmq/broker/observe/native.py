@@ -145,7 +145,7 @@ class NativeMetrics:
         group = self._of.group()
         if group is None or group.driver is None:
             return
-        seen, driver = group.seen(), group.driver
+        seen, driver = group.view.info(), group.driver
         for name, kind, meaning, value in (
             ("rmq_group_leads", "gauge", "1 of the member that leads its group", int(seen.role == "leader")),
             ("rmq_group_has_leader", "gauge", "0 while a member knows nobody who leads", int(seen.leader is not None)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rmq.broker.raft.group import Group
+from rmq.broker.raft.seen import GroupView
 from rmq.broker.replication.slave_service import SlaveStatus
 from rmq.runtime.tasks import TaskOwner
 
@@ -12,17 +12,17 @@ __all__ = ["GroupLink"]
 class GroupLink:
     """What a slave's link to its master is in a group: nothing of its own.
 
-    :param group: has the connections.
+    :param view: of the group, which has the connections.
     """
 
-    def __init__(self, group: Group) -> None:
-        self._group = group
+    def __init__(self, view: GroupView) -> None:
+        self._view = view
         self.tasks = TaskOwner("follower")
 
     @property
     def address(self) -> str | None:
         """Where the leader is, as clients are told."""
-        return self._group.leader_address
+        return self._view.leader_address
 
     @property
     def fits(self) -> bool:
@@ -38,4 +38,4 @@ class GroupLink:
 
     def status(self) -> SlaveStatus:
         """How the link is."""
-        return self._group.link_status()
+        return self._view.link_status()

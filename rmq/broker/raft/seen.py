@@ -1,47 +1,163 @@
-"""A group as one of its members sees it, for whoever asks: roles, terms, and how far each is behind."""
+"""A group as one of its members sees it, for whoever asks: roles, terms, how far each is behind, and what is amiss."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+from rmq.broker.parts import Ground
 from rmq.broker.raft.driver import RaftDriver
 from rmq.broker.raft.links import Links
+from rmq.broker.raft.met import Meetings
 from rmq.broker.raft.peers import Peers
+from rmq.broker.replication.slave_service import SlaveStatus
 from rmq.protocol import addresses
 from rmq.protocol.bodies.replica import GroupInfo, GroupMember
 from rmq.raft.effects import Role
 
-__all__ = ["seen"]
+__all__ = ["GroupView", "Member"]
 
 #: What others know as one: whether it only asks, or is asking already, is over within milliseconds.
 _NAMES = {Role.PRE_CANDIDATE: "candidate"}
 
 
-def seen(
-    peers: Peers, driver: RaftDriver | None, links: Links | None, end: int, now: float, trouble: str | None
-) -> GroupInfo:
-    """What a member knows.
+class Member(NamedTuple):
+    """What takes part in a group for a broker."""
 
-    :param end: of its log.
-    :param now: monotonic seconds.
-    :param trouble: why clients may not be sent here.
+    driver: RaftDriver
+    links: Links
+    meetings: Meetings
+
+    @property
+    def takes_part(self) -> bool:
+        """Whether every other member has been met: until then nobody could tell whether one has lost its disk."""
+        return self.meetings.met.begun
+
+
+class GroupView:
+    """What one broker tells of its group.
+
+    :param peers: its members.
     """
-    node = None if driver is None else driver.node
-    found = GroupInfo(group=peers.group, me=peers.members.me, role="stopped", end=end, trouble=trouble)
-    found.preferred = peers.members.preferred
-    if node is not None and driver is not None:
-        found.role = _NAMES.get(node.role, node.role.value)
-        found.term, found.leader, found.committed = node.term, driver.leader, node.commit
-    followers = {} if node is None else node.followers(now)
-    connected = () if links is None else links.connected
-    for one in peers.members.others:
-        member = GroupMember(id=one, addr=addresses.join(*peers.at[one]), connected=one in connected)
-        if links is not None:
+
+    def __init__(self, ground: Ground, peers: Peers) -> None:
+        self._clock = ground.world.clock
+        self._log = ground.store.log
+        self._broker_addr = ground.broker_addr
+        self._peers = peers
+        #: None before the store is loaded.
+        self.member: Member | None = None
+        #: It has had the leader's log once, since its start.
+        self._came_up = False
+
+    # -- where the others are
+
+    @property
+    def leader_address(self) -> str | None:
+        """What clients are told of the member that leads; None while that is unknown, or this one."""
+        if self.member is None or self.member.driver.leader is None:
+            return None
+        return self.member.links.brokers.get(self.member.driver.leader)
+
+    def address_of(self, one: str) -> str | None:
+        """What clients are told of a member; None while it was not met since the start."""
+        if one == self._peers.members.me:
+            return self._broker_addr
+        return None if self.member is None else self.member.links.brokers.get(one)
+
+    # -- how it is
+
+    def info(self) -> GroupInfo:
+        """The whole group."""
+        peers, end = self._peers, self._log.end
+        found = GroupInfo(group=peers.group, me=peers.members.me, role="stopped", end=end, trouble=self.missing)
+        found.preferred = peers.members.preferred
+        if self.member is None:
+            found.members = [GroupMember(id=one, addr=self._listens(one)) for one in peers.members.others]
+            return found
+        driver, links, _ = self.member
+        node = driver.node
+        if node is not None:
+            found.role = _NAMES.get(node.role, node.role.value)
+            found.term, found.leader, found.committed = node.term, driver.leader, node.commit
+        followers = {} if node is None else node.followers(self._clock.monotonic())
+        connected = links.connected
+        for one in peers.members.others:
+            member = GroupMember(id=one, addr=self._listens(one), connected=one in connected)
             member.broker, member.trouble = links.brokers.get(one), links.refused_by.get(one)
-        if one in followers:
-            match, since, member.counted = followers[one]
-            member.heard = int(since * 1000)
-            if match is not None:
-                member.end, member.behind = match.end, max(0, end - match.end)
-                near = member.behind <= peers.members.near and since <= peers.members.election
-                member.in_sync = near and member.counted
-        found.members.append(member)
-    return found
+            if one in followers:
+                match, since, member.counted = followers[one]
+                member.heard = int(since * 1000)
+                if match is not None:
+                    member.end, member.behind = match.end, max(0, end - match.end)
+                    near = member.behind <= peers.members.near and since <= peers.members.election
+                    member.in_sync = near and member.counted
+            found.members.append(member)
+        return found
+
+    def _listens(self, one: str) -> str:
+        """Where a member listens for the others."""
+        return addresses.join(*self._peers.at[one])
+
+    def figures(self) -> dict[str, str]:
+        """What the runtime information says of the group."""
+        info = self.info()
+        found = {
+            "raftGroup": info.group,
+            "raftMember": info.me,
+            "raftRole": info.role,
+            "raftTerm": str(info.term),
+            "raftLeader": info.leader or "unknown",
+            "raftCommitOffset": str(info.committed),
+            "raftMembersConnected": f"{sum(one.connected for one in info.members)} of {len(info.members)}",
+        }
+        behind = [one.behind for one in info.members if one.behind is not None]
+        if behind:
+            found["slaveBehindBytes"] = str(max(behind))
+        return found
+
+    def link_status(self) -> SlaveStatus:
+        """How a follower gets the log."""
+        end = self._log.end
+        if self.member is None:
+            return SlaveStatus(None, False, end, 0, 0, 0, 0, 0, self.missing, 0)
+        driver, links, _ = self.member
+        return SlaveStatus(
+            self.leader_address, driver.leader in links.connected, end, driver.log.taken, 0, 0,
+            driver.heard_ms, driver.heard_ms, self.missing, 0,
+        )  # fmt: skip
+
+    # -- what is amiss
+
+    @property
+    def missing(self) -> str | None:
+        """Why clients may not be sent here."""
+        if self.member is None:
+            return "the group has not begun"
+        driver, links, meetings = self.member
+        if driver.parted is not None:
+            return f"this member of the group has stopped: {driver.parted}"
+        if not self.member.takes_part:
+            return f"the group begins once every member was met: {', '.join(meetings.lacking)} never was"
+        refused = links.refused_by
+        if len(refused) == len(self._peers.members.others):
+            return f"no other member takes this one: {next(iter(refused.values()))}"
+        if driver.leads is None and driver.leader is None:
+            return "the group has no leader"
+        if driver.returning:
+            return f"this member has lost its disk, and gets the log from the others: it has {self._log.end} bytes"
+        return None
+
+    def lacks(self, behind: int | None) -> str | None:
+        """What it has not got yet of what it missed before its start; later on it may be behind now and then.
+
+        :param behind: bytes of the leader's log; None where that is not known, or this one leads.
+        """
+        if self.member is not None and self.member.driver.leads is not None:
+            self._came_up = True
+        elif not self._came_up:
+            if behind is None:
+                return "it does not know yet how far the leader's log goes"
+            if behind > self._peers.members.near:
+                return f"it lacks {behind} bytes of the leader's log, and takes them"
+            self._came_up = True
+        return None

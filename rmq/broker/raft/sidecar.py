@@ -15,9 +15,9 @@ Every file is small, one JSON object, and replaced as a whole, synced::
 (:mod:`rmq.broker.raft.found` has one more, which a plain broker leaves.)
 
 The first three are promises, and on the disk before anybody hears of what they say; the first start writes all of
-them, ``members`` first. They are one member's of one group: who comes with other settings, or has lost one of them,
-would break what that one has promised. ``commit`` is a note: it says what consumers may be shown of a log right after a
-start, before the group has said more.
+them, ``members`` before the two others. They are one member's of one group: who comes with other settings, or has lost
+one of them, would break what that one has promised. ``commit`` is a note: it says what consumers may be shown of a log
+right after a start, before the group has said more.
 """
 
 from __future__ import annotations
@@ -84,10 +84,13 @@ class Sidecar:
         self._whose = whose._replace(ids=tuple(sorted(whose.ids)))
         self.folder = os.path.join(root, FOLDER)
 
-    async def load(self) -> Kept:
+    async def load(self, end: int = 0) -> Kept:
         """Everything; of a new member, what it begins with, which is on the disk then.
 
-        :raises StoreError: a file cannot be read, or says nothing that it could; or they are another member's.
+        :param end: of the log. What a plain broker has left to a new member was acknowledged and seen: it counts as
+            committed, for no leader may take it back.
+        :raises StoreError: a file cannot be read or written, or says nothing that it could; or they are another
+            member's.
         """
         vote, terms = await self._read("vote"), await self._read("terms")
         members, commit = await self._read("members"), await self._read("commit")
@@ -99,6 +102,8 @@ class Sidecar:
                     "break what it has promised the others"
                 )
             if met is None:
+                if end:  # first: who has met himself is not new any more
+                    commit = await self.save_commit(end)
                 met = Met(f"{self._random.getrandbits(96):024x}")
                 await self.save_members(met)
             if vote is None:
@@ -111,6 +116,8 @@ class Sidecar:
                 int(vote["term"]), None if voted is None else str(voted), starts, int((commit or {"end": 0})["end"]),
                 met, members is None, bool(vote.get("returning")),
             )  # fmt: skip
+        except OSError as error:
+            raise StoreError(f"{self.folder} cannot be written: {error}") from error
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise StoreError(f"what {self.folder} holds is not what a member keeps ({error!r}): restore it") from None
 
@@ -137,9 +144,9 @@ class Sidecar:
             {"group": whose.group, "me": whose.me, "ids": list(whose.ids), **asdict(met)},
         )
 
-    async def save_commit(self, end: int) -> None:
+    async def save_commit(self, end: int) -> dict[str, Any]:
         """:raises OSError: it is not on the disk."""
-        await self._write("commit", {"end": end})
+        return await self._write("commit", {"end": end})
 
     def _belongs(self, kept: Whose) -> None:
         """:raises StoreError: to another member, of this group or another."""

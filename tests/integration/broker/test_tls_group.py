@@ -131,9 +131,9 @@ async def test_a_member_with_a_certificate_of_somebody_else_stays_outside(tmp_pa
         apps = [await cluster.member(name) for name in cluster.ports]
         groups = [app.group for app in apps if app.group is not None]
         await eventually(
-            lambda: all(group.meetings and len(group.meetings.met.others) == 1 for group in groups[:2]), PATIENCE
+            lambda: all(group.member and len(group.member.meetings.met.others) == 1 for group in groups[:2]), PATIENCE
         )
-        assert groups[0].missing == "the group begins once every member was met: n2 never was"
+        assert groups[0].view.missing == "the group begins once every member was met: n2 never was"
         assert leader(cluster) is None
-        assert groups[2].meetings is not None
-        assert groups[2].meetings.met.others == {}
+        assert groups[2].member is not None
+        assert groups[2].member.meetings.met.others == {}

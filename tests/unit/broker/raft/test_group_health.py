@@ -83,10 +83,10 @@ async def test_a_member_that_takes_what_it_missed_is_not_ready_yet() -> None:
         app = await cluster.begin(late)
         group = app.group
         assert group is not None
-        assert group.lacks(None) == "it does not know yet how far the leader's log goes"
-        assert group.lacks(3 << 20) == f"it lacks {3 << 20} bytes of the leader's log, and takes them"
+        assert group.view.lacks(None) == "it does not know yet how far the leader's log goes"
+        assert group.view.lacks(3 << 20) == f"it lacks {3 << 20} bytes of the leader's log, and takes them"
         assert app._missing() is not None
         await eventually(lambda: app._missing() is None, 30)
         assert app.store.log.end > 3_000_000
         # It is behind for a moment, as any: that is no reason.
-        assert group.lacks(3 << 20) is None
+        assert group.view.lacks(3 << 20) is None

@@ -70,6 +70,23 @@ async def test_a_first_start_that_ended_half_way_is_gone_on_with(gone: list[str]
     assert world.files.exists("/store/raft/terms")
 
 
+@in_virtual_time
+async def test_what_a_plain_broker_has_left_counts_as_committed_whatever_ends_the_first_start() -> None:
+    world = Simulation(1).node("n0").world
+
+    async def fails(end: int) -> dict[str, object]:
+        raise OSError(f"no room to say that {end} bytes are there")
+
+    first = Sidecar(world, "/store", WHOSE)
+    first.save_commit = fails  # type: ignore[method-assign]
+    with pytest.raises(StoreError, match="/store/raft cannot be written: no room"):
+        await first.load(700)
+    again = Sidecar(world, "/store", WHOSE)
+    found = await again.load(700)
+    assert (found.commit, found.new) == (700, True)
+    assert (await again.load(900)).commit == 700, "what has come since is the group's"
+
+
 @pytest.mark.parametrize(
     "content", [b"", b"[]", b'{"term":"x"}', b'{"vote":1}', b"\xff", b'{"term":1,"vote":"a"'],
 )  # fmt: skip

@@ -114,8 +114,8 @@ async def test_a_member_believes_its_leader_alone() -> None:
 
         group = cluster.members[one].group
         assert group is not None
-        assert group._links is not None
-        group._links.heard = listening
+        assert group.member is not None
+        group.member.links.heard = listening
         driver._store.dispatcher.limit = driver._store.dispatcher.position
         await messages(cluster, "Topic", 3)
         told = heard[0]
