@@ -6,12 +6,11 @@ go through the general codec of :mod:`rmq.protocol.message`.
 
 from __future__ import annotations
 
-from zlib import crc32
-
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.protocol import addresses
 from rmq.protocol import message as codec
 from rmq.protocol import properties as property_string
+from rmq.protocol.crc import crc32
 from rmq.protocol.errors import ConfigError, ProtocolError
 from rmq.protocol.headers.reply import ReplyMessageRequest
 from rmq.protocol.ids import host_text

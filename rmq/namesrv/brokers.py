@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import zlib
 from collections.abc import Coroutine, Generator
 from hashlib import sha256
 from typing import NamedTuple
@@ -24,6 +23,7 @@ from rmq.protocol.bodies.topic import (
 )
 from rmq.protocol.codes import Language, RequestCode, ResponseCode
 from rmq.protocol.command import Command
+from rmq.protocol.crc import crc32
 from rmq.protocol.errors import ProtocolError, ResponseError
 from rmq.protocol.headers.namesrv import (
     AddWritePermOfBrokerRequest,
@@ -300,5 +300,5 @@ def _check_names(header: RegisterBrokerRequest) -> None:
 
 def _check_crc(body: bytes, crc: int) -> None:
     """Compare with Java's CRC: 31 bits over the body as sent; 0 or nothing means unchecked."""
-    if crc and crc & _INT31 != zlib.crc32(body) & _INT31:
+    if crc and crc & _INT31 != crc32(body) & _INT31:
         raise ResponseError(ResponseCode.SYSTEM_ERROR, "crc32 not match")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass, field
 from struct import Struct
 from struct import error as struct_error
@@ -10,6 +9,7 @@ from struct import error as struct_error
 from rmq.protocol import ids, sysflags
 from rmq.protocol import properties as property_string
 from rmq.protocol.compression import compress, decompress
+from rmq.protocol.crc import crc32
 from rmq.protocol.errors import ProtocolError
 from rmq.protocol.record import FIELDS, FIXED_SIZE, HEADS, MAGIC_V1, MAGIC_V2, fields, fitted, host_places
 
@@ -77,7 +77,7 @@ class MessageRecord:
 
 def body_crc(body: bytes) -> int:
     """The CRC that records carry of their stored body."""
-    return zlib.crc32(body) & 0x7FFFFFFF
+    return crc32(body) & 0x7FFFFFFF
 
 
 def record_size(sys_flag: int, body: int, topic: int, property_bytes: int, magic: int = MAGIC_V1) -> int:

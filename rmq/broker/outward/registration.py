@@ -15,7 +15,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
-from zlib import crc32
 
 from rmq.broker.settings import BrokerSettings
 from rmq.broker.topics.table import TopicTable
@@ -23,6 +22,7 @@ from rmq.protocol.bodies.kv import KVTable
 from rmq.protocol.bodies.topic import DataVersion, RegisterBrokerBody, TopicConfig, TopicConfigTable
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
+from rmq.protocol.crc import crc32
 from rmq.protocol.errors import ConfigError, ProtocolError, ResponseError, TransportError
 from rmq.protocol.headers.namesrv import (
     QueryDataVersionRequest,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from zlib import crc32
 
 from rmq.broker.store.state import Delta
 from rmq.broker.store.told import LONGEST, Told, ToldQueue
+from rmq.protocol.crc import crc32
 
 __all__ = ["Telling"]
 

@@ -31,10 +31,10 @@ from array import array
 from itertools import accumulate
 from struct import Struct, error
 from typing import NamedTuple
-from zlib import crc32
 
 from rmq.broker.store.index.file import INDEX_ENTRY_SIZE
 from rmq.broker.store.state import ENTRY_SIZE, PLACE
+from rmq.protocol.crc import crc32
 from rmq.protocol.errors import ProtocolError, ReplicationError
 from rmq.protocol.record import FIXED_SIZE, MAGIC_V1, MAGIC_V2, fields, fitted, store_time
 

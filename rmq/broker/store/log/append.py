@@ -9,11 +9,11 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from typing import NamedTuple
-from zlib import crc32
 
 from rmq.broker.store.log.sums import sum_of, sums_of
 from rmq.broker.store.rows import MOST_ROWS, Rows
 from rmq.broker.store.state import ENTRY, Delta, Put, Queue, Span
+from rmq.protocol.crc import crc32
 from rmq.protocol.errors import StoreError
 from rmq.protocol.properties import MAX_BYTES
 from rmq.protocol.record import FIXED_SIZE, HEADS, MAGIC_V1

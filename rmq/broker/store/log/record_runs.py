@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from struct import Struct
 from typing import NamedTuple
-from zlib import crc32
 
 from rmq.broker.store.log.records import check
+from rmq.protocol.crc import crc32
 from rmq.protocol.record import FIXED_SIZE, HEAD_SIZE, MAGIC_V1, fields, places
 
 __all__ = ["Run", "Seen", "Topics", "stored", "take"]

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
-from zlib import crc32
 
 from rmq.broker.store.index.words import words
+from rmq.protocol.crc import crc32
 from rmq.protocol.errors import ProtocolError
 from rmq.protocol.names import SCHEDULE_TOPIC
 from rmq.protocol.numbers import INT_MAX, whole

@@ -27,9 +27,10 @@ from array import array
 from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import NamedTuple
-from zlib import adler32, crc32
+from zlib import adler32
 
 from rmq.broker.store.log.record_runs import Run
+from rmq.protocol.crc import crc32
 from rmq.protocol.record import HEAD_SIZE, MAGIC_V1, fields, places, store_time
 
 __all__ = ["MOST", "Block", "Identity", "decode", "encode", "identity", "own_sum", "sum_of", "sums_in", "sums_of"]

@@ -23,10 +23,10 @@ import logging
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
-from zlib import crc32
 
 from rmq.broker.store.refusal import SPOILT
 from rmq.broker.store.trouble import Trouble
+from rmq.protocol.crc import crc32
 from rmq.runtime.world import World
 
 __all__ = ["Deletion", "Deletions", "TopicDeleted"]

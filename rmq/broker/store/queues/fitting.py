@@ -14,11 +14,11 @@ from itertools import accumulate, chain, repeat
 from operator import eq
 from struct import Struct
 from typing import Any
-from zlib import crc32
 
 from rmq.broker.store.log.records import LARGEST, check
 from rmq.broker.store.queues.multi_dispatch import index_named
 from rmq.broker.store.state import Queue
+from rmq.protocol.crc import crc32
 from rmq.protocol.record import FIELDS, FIXED_SIZE, HEAD_SIZE, MAGIC_V1, Buffer, fields, form, places
 
 __all__ = ["MANY", "all_fit", "fits", "is_size", "run_fits"]

@@ -33,11 +33,11 @@ import os
 from collections.abc import Mapping
 from struct import Struct, pack_into, unpack_from
 from struct import error as StructError
-from zlib import crc32
 
 from rmq.broker.store.log.stamps import MOST_STEPS, Steps
 from rmq.broker.store.refusal import SPOILT, told
 from rmq.broker.store.spoilt import make_way
+from rmq.protocol.crc import crc32
 from rmq.runtime.world import FileIdentity, Files
 
 __all__ = ["SIZE", "Checkpoint"]
