@@ -8,13 +8,14 @@ from collections.abc import Callable, Sequence
 import msgspec
 import orjson
 
-from benchmark.micro import answers, frames, hashes, headers, properties, records
+from benchmark.micro import answers, frames, hashes, headers, properties, records, told
 
 SECTIONS: dict[str, Callable[[], None]] = {
     "decode": headers.run,
     "props": properties.run,
     "hash": hashes.run,
     "pack": records.run,
+    "told": told.run,
     "answer": answers.run,
     "crc": frames.run_crc,
     "split": frames.run_split,

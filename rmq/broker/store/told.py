@@ -28,17 +28,17 @@ from __future__ import annotations
 
 import sys
 from array import array
-from itertools import accumulate
 from struct import Struct, error
 from typing import NamedTuple
 
 from rmq.broker.store.index.file import INDEX_ENTRY_SIZE
+from rmq.broker.store.lanes import LANE, are_in_order, lanes, numbers, same, small
 from rmq.broker.store.state import ENTRY_SIZE, PLACE
 from rmq.protocol.crc import crc32
 from rmq.protocol.errors import ProtocolError, ReplicationError
 from rmq.protocol.record import FIXED_SIZE, MAGIC_V1, MAGIC_V2, fields, fitted, store_time
 
-__all__ = ["LONGEST", "Told", "ToldQueue"]
+__all__ = ["LONGEST", "Told", "ToldQueue", "sizes_in"]
 
 #: Bytes of a span that is told of, at most: it is put in one go. A longer one is read from the log, piece by piece.
 LONGEST = 4 << 20
@@ -48,12 +48,14 @@ _LENGTH = Struct(">H")
 _QUEUE = Struct(">iqi")
 _NO_INDEX = -1
 #: Hash and commit-log offset of an index entry.
-_keys = Struct(">iq8x").iter_unpack
-_places = PLACE.iter_unpack
-_own = fields("queue_id", "queue_offset", "physical_offset", "sys_flag")
+_KEY = Struct(">iq8x")
+_keys, _key_at = _KEY.iter_unpack, _KEY.unpack_from
+_head = fields("size", "magic", "queue_id", "queue_offset", "physical_offset", "sys_flag")
 _start = Struct(">ii").unpack_from
-#: Numbers of an index entry, of four bytes each.
-_WORDS = INDEX_ENTRY_SIZE // 4
+#: Numbers of four bytes of an entry, and of one of the index.
+_WORDS, _KEY_WORDS = ENTRY_SIZE // 4, INDEX_ENTRY_SIZE // 4
+#: Bytes of the log whose offsets, counted from its multiples, have 31 bits.
+_NEAR = 1 << 31
 #: Bit of the sys flag: the message is in no queue.
 _IN_NO_QUEUE = 0x4
 #: No store time is so late, ms.
@@ -140,53 +142,91 @@ class Told(NamedTuple):
         """What goes into the index: (hash, commit-log offset) of each key, in the order of the records."""
         return list(_keys(self.keys or b""))
 
-    def words(self) -> array[int]:
-        """The same as the entries are, in five numbers each."""
-        words = array("i", self.keys or b"")
-        if sys.byteorder == "little":
-            words.byteswap()
-        return words
-
     def has_good_keys(self) -> bool:
         """Whether the keys are of records of the span, in their order."""
         if not self.keys:
             return True
-        words = self.words()
-        halves, lows = words[1::_WORDS], memoryview(words[2::_WORDS]).cast("B").cast("I").tolist()
-        if halves.count(halves[0]) == len(halves):
-            base = halves[0] << 32
-            in_order = lows == sorted(lows) and self.start <= base + lows[0] and base + lows[-1] < self.end
-        else:
-            offsets = [offset for _, offset in self.hashes()]
-            in_order = offsets == sorted(offsets) and self.start <= offsets[0] and offsets[-1] < self.end
-        return in_order and min(words[0::_WORDS]) >= 0
+        words = array("I", self.keys)
+        count = len(words) // _KEY_WORDS
+        offsets = _offsets(words[1::_KEY_WORDS], words[2::_KEY_WORDS], self._base)
+        if offsets is None or not are_in_order(offsets, count):
+            return False
+        first, last = _key_at(self.keys)[1], _key_at(self.keys, len(self.keys) - INDEX_ENTRY_SIZE)[1]
+        # No hash is negative: none of them begins with a byte of more than 127.
+        return self.start <= first and last < self.end and self.keys[::INDEX_ENTRY_SIZE].isascii()
+
+    @property
+    def _base(self) -> int:
+        """What all offsets of the span are counted from, so that they have 31 bits."""
+        return self.start & -_NEAR
+
+    @property
+    def is_near(self) -> bool:
+        """Whether they have. A span that has not, which is one in 2 GiB at most, is read from the log."""
+        return self.end - self._base <= _NEAR
 
     def fits(self, data: bytes) -> bool:
         """Whether it is of these bytes of the log, which lie between its offsets, and they are as they were sent.
 
         Sizes add up to the span, so that every record is where its entry says.
         """
-        start, queues = self.start, self.queues
-        if len(data) != self.end - start or crc32(data) != self.crc:
+        start, end, queues = self.start, self.end, self.queues
+        if len(data) != end - start or not self.is_near or crc32(data) != self.crc or not self._adds_up():
             return False
-        if len(queues) == 1:
-            told = list(_places(queues[0].entries))
-        else:
-            told = [place for queue in queues for place in _places(queue.entries)]
-            told.sort()
-        sizes = [size for _, size in told]
-        offsets = [offset for offset, _ in told]
-        offsets.append(self.end)
-        if list(accumulate(sizes, initial=start)) != offsets or min(sizes) < FIXED_SIZE:
+        if store_time(data, 0) != self.stamp:
             return False
-        last = offsets[-2] - start
-        if (
-            store_time(data, 0) != self.stamp
-            or store_time(data, last) != self.stamp
-            or _start(data, last)[0] != sizes[-1]
-        ):
+        found = False
+        for queue in queues:
+            if not _begins(queue, data, start):
+                return False
+            offset, size = PLACE.unpack_from(queue.entries, len(queue.entries) - ENTRY_SIZE)
+            if offset + size == end:  # the last of all
+                at = offset - start
+                found = _start(data, at)[0] == size and store_time(data, at) == self.stamp
+        return found
+
+    def _adds_up(self) -> bool:
+        """Whether the records that its entries name lie between its offsets, each behind another.
+
+        They do where beginnings and ends are the same numbers, none of them twice, besides the first beginning and the
+        last end: from the start on each end is another's beginning, and nowhere but at the end there is none.
+        """
+        start, end, queues = self.start, self.end, self.queues
+        words = array("I", queues[0].entries if len(queues) == 1 else b"".join([queue.entries for queue in queues]))
+        count = len(words) // _WORDS
+        base = self._base
+        offsets, sizes = _offsets(words[0::_WORDS], words[1::_WORDS], base), lanes(words[2::_WORDS])
+        if offsets is None or not small(sizes, count, FIXED_SIZE):
             return False
-        return all(_begins(queue, data, start) for queue in queues)
+        begins = offsets << LANE | end - base
+        behind = start - base << LANE * count | offsets + sizes
+        if begins == behind:
+            return True  # in the order of the log, as all of one queue are
+        found = set(numbers(begins, count + 1))
+        return len(found) == count + 1 and found == set(numbers(behind, count + 1))
+
+
+def _offsets(high: array[int], low: array[int], base: int) -> int | None:
+    """Commit-log offsets, less ``base``, side by side; None where one does not have 31 bits then.
+
+    :param high: the upper halves, and
+    :param low: the lower ones, as they lie in a file.
+    """
+    count = len(high)
+    if high.tobytes() != (base >> 32).to_bytes(4, "big") * count:
+        return None
+    found = lanes(low)
+    if top := base & _NEAR:
+        found ^= same(top, count)
+    return found if small(found, count) else None
+
+
+def sizes_in(entries: bytes) -> int:
+    """Bytes of all records that some entries of a queue name."""
+    sizes = array("I", entries)[2::_WORDS]
+    if sys.byteorder == "little":
+        sizes.byteswap()
+    return sum(sizes)
 
 
 def _begins(queue: ToldQueue, data: bytes, base: int) -> bool:
@@ -196,10 +236,10 @@ def _begins(queue: ToldQueue, data: bytes, base: int) -> bool:
     """
     offset, size = PLACE.unpack_from(queue.entries)
     at = offset - base
-    if _start(data, at) not in ((size, MAGIC_V1), (size, MAGIC_V2)):
+    said, magic, queue_id, index, physical, sys_flag = _head(data, at)
+    if (said, queue_id, index, physical) != (size, queue.queue_id, queue.first, offset) or sys_flag & _IN_NO_QUEUE:
         return False
-    queue_id, index, physical, sys_flag = _own(data, at)
-    if (queue_id, index, physical) != (queue.queue_id, queue.first, offset) or sys_flag & _IN_NO_QUEUE:
+    if magic not in (MAGIC_V1, MAGIC_V2):
         return False
     try:
         _, _, name_at, behind = fitted(data, at, size)

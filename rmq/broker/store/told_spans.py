@@ -10,7 +10,7 @@ from rmq.broker.store.index.putting import put_all, put_each
 from rmq.broker.store.parts import OnDisk
 from rmq.broker.store.queues.misfits import Misfits
 from rmq.broker.store.state import ENTRY_SIZE, PLACE, Queue
-from rmq.broker.store.told import LONGEST, Told
+from rmq.broker.store.told import LONGEST, Told, sizes_in
 from rmq.protocol.errors import StoreError
 
 __all__ = ["ToldSpans"]
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 _MOST_BYTES = 64 << 20
 #: And bytes of memory that it may take: of short messages, or of such with many keys, more is told than they have.
 _MOST_MEMORY = 32 << 20
-_places = PLACE.iter_unpack
+_place_at = PLACE.unpack_from
 
 
 class ToldSpans:
@@ -49,7 +49,7 @@ class ToldSpans:
     def add(self, told: Told) -> None:
         """A leader tells of a span of the log that is here."""
         spans = self._spans
-        if told.end - told.start > LONGEST or (spans and told.start < spans[-1].end):
+        if told.end - told.start > LONGEST or not told.is_near or (spans and told.start < spans[-1].end):
             return  # or it was told before
         spans.append(told)
         self.memory += told.memory
@@ -111,13 +111,12 @@ class ToldSpans:
         if queues is None:
             return False
         for queue, entries in queues.items():
-            count = len(entries) // ENTRY_SIZE
             queue.tail += entries
-            queue.next += count
-            queue.bytes_put += sum([size for _, size in _places(entries)])
-            queue.max_phys = sum(PLACE.unpack_from(entries, len(entries) - ENTRY_SIZE))
-            self._queues.note([queue], count)
+            queue.next += len(entries) // ENTRY_SIZE
+            queue.bytes_put += sizes_in(entries) if len(queues) > 1 else end - start
+            queue.max_phys = sum(_place_at(entries, len(entries) - ENTRY_SIZE))
             touched[queue] = None
+        self._queues.note(list(queues), sum(map(len, queues.values())) // ENTRY_SIZE)
         self.put_bytes += end - start
         if indexed and told.keys and self._index is not None:
             self._put_keys(self._index, told, index_from)
@@ -131,21 +130,23 @@ class ToldSpans:
                 put_all(index, hashes, told.stamp, _refused)
             return
         try:
-            index.put_words(told.words(), told.stamp)
+            index.put_entries(told.keys or b"", told.stamp)
         except Exception:
             put_each(index, told.hashes(), told.stamp, _refused)
 
     def _next_of(self, told: Told) -> dict[Queue, bytes] | None:
         """The queues that get entries, if each of these is simply the next of its queue."""
         found: dict[Queue, bytes] = {}
+        start, misfits, get_or_create = told.start, self._misfits, self._queues.get_or_create
+        may_be_dead = start < self._deletions.horizon
         for topic, queue_id, first, entries in told.queues:
-            if topic == self.watched or self._deletions.is_dead(topic, told.start):
+            if topic == self.watched or (may_be_dead and self._deletions.is_dead(topic, start)):
                 return None
             try:
-                queue = self._queues.get_or_create(topic, queue_id)
+                queue = get_or_create(topic, queue_id)
             except StoreError:
                 return None
-            if queue in found or first != queue.next or told.start < queue.max_phys or queue in self._misfits:
+            if first != queue.next or start < queue.max_phys or queue in found or queue in misfits:
                 return None
             found[queue] = entries
         return found

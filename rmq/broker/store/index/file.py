@@ -188,40 +188,38 @@ class IndexFile:
         self.end_offset = hashes[stop - 1][1]
         return stop
 
-    def put_words(self, words: array[int], first: int, stamp: int) -> int:
-        """:meth:`put_many` of entries as another index has them: hashes and offsets are taken, nothing else.
-
-        :param words: five of each entry.
-        """
+    def put_entries(self, entries: bytes, first: int, stamp: int) -> int:
+        """:meth:`put_many` of entries as another index has them: hashes and offsets are taken, nothing else."""
         table = self._slots
         number = self.count
-        stop = min(len(words) // _WORDS, first + self.capacity - number)
+        stop = min(len(entries) // INDEX_ENTRY_SIZE, first + self.capacity - number)
         if table is None or stop <= first:
             return first
-        new = words[_WORDS * first : _WORDS * stop]
-        if (seconds := self._begun(stamp, _offset_in(new, 0))) < 0:
+        begin, end = INDEX_ENTRY_SIZE * first, INDEX_ENTRY_SIZE * stop
+        if (seconds := self._begun(stamp, _offset_in(entries, begin))) < 0:
             return first
+        # Words as they lie in the file.
+        words = array("I", entries[begin:end])
         slots = self.slots
         befores: list[int] = []
         add = befores.append
-        hashes = new[0::_WORDS]
+        hashes = _turned(words[0::_WORDS])
         for value in hashes:
             slot = value % slots
             add(table[slot])
             table[slot] = number
             number += 1
         try:
-            end_offset = _offset_in(new, len(new) - _WORDS)
-            new[3::_WORDS] = array("i", (seconds,)) * (stop - first)
-            new[4::_WORDS] = array("i", befores)
-            if sys.byteorder == "little":
-                new.byteswap()
-            self._buffer += memoryview(new).cast("B")
+            count = stop - first
+            end_offset = _offset_in(entries, end - INDEX_ENTRY_SIZE)
+            words[3::_WORDS] = _turned(array("I", (seconds,))) * count
+            words[4::_WORDS] = _turned(array("I", befores))
+            self._buffer += words
         except BaseException:
             for value, before in zip(reversed(hashes), reversed(befores), strict=True):
                 table[value % slots] = before  # no slot may name an entry that is not there
             raise
-        self.slot_count += befores.count(0)
+        self.slot_count += 0 if all(befores) else befores.count(0)
         self.count = number
         self.end_timestamp = stamp
         self.end_offset = end_offset
@@ -411,6 +409,13 @@ def _swapped(raw: bytes) -> bytes:
     return values.tobytes()
 
 
-def _offset_in(words: array[int], at: int) -> int:
+def _turned(words: array[int]) -> array[int]:
+    """Words of a file as numbers, or the other way round; in their place."""
+    if sys.byteorder == "little":
+        words.byteswap()
+    return words
+
+
+def _offset_in(entries: bytes, at: int) -> int:
     """The commit-log offset in the entry at a position."""
-    return words[at + 1] << 32 | words[at + 2] & 0xFFFFFFFF
+    return int.from_bytes(entries[at + 4 : at + 12], "big")

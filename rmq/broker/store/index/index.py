@@ -5,7 +5,6 @@ Putting is on the hot path and touches memory only. Files are made, written and 
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 
@@ -59,18 +58,18 @@ class Index:
             self._disk.begin()
             at = files[-1].put_many(hashes, at, stamp)
 
-    def put_words(self, words: array[int], stamp: int) -> None:
+    def put_entries(self, entries: bytes, stamp: int) -> None:
         """:meth:`put_many` of entries as another index has them.
 
-        :param words: five of each, four bytes each; hashes are not negative, offsets ascend.
+        :param entries: their hashes are not negative, their offsets ascend.
         """
         files = self._files
         self._check_takes()
-        size = len(words) * words.itemsize // INDEX_ENTRY_SIZE
-        at = files[-1].put_words(words, 0, stamp) if files else 0
+        size = len(entries) // INDEX_ENTRY_SIZE
+        at = files[-1].put_entries(entries, 0, stamp) if files else 0
         while at < size:
             self._disk.begin()
-            at = files[-1].put_words(words, at, stamp)
+            at = files[-1].put_entries(entries, at, stamp)
 
     def _check_takes(self) -> None:
         refused = self.writer.refuses
