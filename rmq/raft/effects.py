@@ -58,7 +58,8 @@ class Write:
 
     start: int
     after: Position
-    data: bytes
+    #: A part of those of the message, with nothing copied: :class:`~rmq.raft.messages.Append` says how long they are.
+    data: bytes | memoryview
 
 
 @dataclass(frozen=True, slots=True)

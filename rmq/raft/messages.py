@@ -45,8 +45,8 @@ class Append:
     after: Position
     #: The leader's commit.
     commit: int
-    #: Carried along: nobody here looks at it.
-    data: bytes = b""
+    #: Carried along: nobody here looks at it. A view may be overwritten once the effects of its step are carried out.
+    data: bytes | memoryview = b""
     #: The leader's clock when it asked for a word last, microseconds: it comes back, and nobody else looks at it.
     asked: int = 0
 

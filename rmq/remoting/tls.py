@@ -10,7 +10,7 @@ import asyncio
 import ssl
 from collections.abc import Callable
 from enum import Enum
-from typing import cast
+from typing import Protocol, cast
 
 from rmq.protocol.errors import ConfigError, ProtocolError
 from rmq.runtime.sudden_end import end_in_order
@@ -65,9 +65,9 @@ class ServerTls:
 
     def sense(
         self,
-        data: bytes,
+        data: bytes | memoryview,
         transport: asyncio.BaseTransport,
-        inner: asyncio.Protocol,
+        inner: TakesClear,
         failed: Callable[[str], None],
         *,
         advice: str = "",
@@ -95,6 +95,15 @@ class ServerTls:
         return pipe
 
 
+class TakesClear(Protocol):
+    """What takes the clear bytes of a connection."""
+
+    def data_received(self, data: bytes) -> None: ...
+    def pause_writing(self) -> None: ...
+    def resume_writing(self) -> None: ...
+    def connection_lost(self, exc: Exception | None) -> None: ...
+
+
 class TlsPipe(asyncio.Protocol):
     """The loop's protocol and the connection's transport at once.
 
@@ -108,7 +117,7 @@ class TlsPipe(asyncio.Protocol):
     def __init__(
         self,
         transport: asyncio.BaseTransport,
-        inner: asyncio.Protocol,
+        inner: TakesClear,
         context: ssl.SSLContext,
         failed: Callable[[str], None],
     ) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 from rmq.broker.raft.answering import Answering
@@ -289,9 +290,13 @@ class RaftDriver:
     # -- effects
 
     def _do(self, effects: list[Effect]) -> None:
-        self._effects += effects
-        if not self._busy:
+        if self._busy:
+            self._effects += map(_own, effects)
+        else:
+            self._effects += effects
             self._work()
+            if self._effects:  # one is waited for
+                self._effects = deque(map(_own, self._effects))
         self._after()
 
     def _after(self) -> None:
@@ -390,7 +395,7 @@ class RaftDriver:
                 return self.log.reset(at)
         return None
 
-    def _write(self, start: int, after: Position, data: bytes) -> None:
+    def _write(self, start: int, after: Position, data: bytes | memoryview) -> None:
         last = self.log.write(start, after, data)
         self._trouble.over()
         node = self.node
@@ -417,3 +422,10 @@ class RaftDriver:
         if self.returning and not returning:
             log.info("this member has everything back that its lost disk had, and is counted again")
         self._hard = (term, vote, returning)
+
+
+def _own(effect: Effect) -> Effect:
+    """The same for who waits: bytes where a connection has received them are overwritten by what comes next."""
+    if isinstance(effect, Write) and not isinstance(effect.data, bytes):
+        return replace(effect, data=bytes(effect.data))
+    return effect

@@ -7,7 +7,8 @@ import logging
 from typing import Protocol, cast
 
 from rmq.broker.raft.wire import HELLO, Hello, Word, decode, listens, refusal, tells
-from rmq.broker.replication.wire import UnitDecoder, header
+from rmq.broker.replication.unit_buffer import UnitBuffer
+from rmq.broker.replication.wire import header
 from rmq.protocol import addresses
 from rmq.protocol.errors import ReplicationError, RMQError
 from rmq.remoting.tls import ServerTls, TlsPipe
@@ -18,8 +19,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds until who connects has said who it is, and after which it is told that it was heard.
 _SILENT, _ECHO = 10.0, 0.2
-#: Bytes that may come before it has.
-_HELLO = 32 << 10
+#: Bytes that it is received into before it has, which have to say so; and then, which a processor keeps in its cache.
+_HELLO, _ROOM = 32 << 10, 512 << 10
 
 
 class Listens(Protocol):
@@ -57,15 +58,15 @@ class Listens(Protocol):
         """It is gone."""
 
 
-class Incoming(asyncio.Protocol):
-    """One of them.
+class Incoming(asyncio.BufferedProtocol):
+    """One of them: what it says is heard where it was received.
 
     :param links: takes it.
     """
 
     def __init__(self, links: Listens) -> None:
         self._links = links
-        self._decoder = UnitDecoder()
+        self._units = UnitBuffer(_HELLO)
         self._transport: asyncio.Transport | TlsPipe | None = None
         self._new = True
         self._timer: asyncio.TimerHandle | None = None
@@ -98,7 +99,10 @@ class Incoming(asyncio.Protocol):
         if self.hello is None:
             self._links.refused(self, ReplicationError(f"it has not said who it is within {_SILENT:.0f} s"))
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._units.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
         if self._transport is None:
             return
         if self._echo is None:
@@ -106,21 +110,31 @@ class Incoming(asyncio.Protocol):
         try:
             if self._new:
                 self._new = False
-                if self._secured(data):
+                if self._secured(self._units.room()[:nbytes]):
                     return
-            for _, body in self._decoder.views(data):
+            for _, body in self._units.units(nbytes):
                 if self._closed:
                     return
                 self._take(body)
             if self.hello is None:
-                self._unsaid += len(data)
-                if self._unsaid > _HELLO:
+                self._unsaid += nbytes
+                if self._unsaid >= _HELLO:
                     raise ReplicationError(f"its first {self._unsaid} bytes do not say who it is")
         except RMQError as error:
             self._links.refused(self, error)
         except Exception as error:
             log.exception("what a member of the group said could not be taken")
             self._links.refused(self, ReplicationError(repr(error)))
+
+    def data_received(self, data: bytes) -> None:
+        """The same of bytes that lie elsewhere: they were encrypted, or the network is a simulated one."""
+        view = memoryview(data)
+        while view and self._transport is not None:
+            room = self._units.room()
+            count = min(len(room), len(view))
+            room[:count] = view[:count]
+            view = view[count:]
+            self.buffer_updated(count)
 
     def _say_heard(self) -> None:
         self._echo = None
@@ -133,8 +147,10 @@ class Incoming(asyncio.Protocol):
             if self.hello is not None and (self.hello.source, self.hello.disk) != (hello.source, hello.disk):
                 raise ReplicationError(f"it was {self.hello.source}, and says that it is another one now")
             self._links.introduced(self, hello)
-            if self.hello is None and self._transport is not None:
-                self._transport.write(listens())
+            if self.hello is None:
+                self._units.widen(_ROOM)
+                if self._transport is not None:
+                    self._transport.write(listens())
             self.hello = hello
             return
         if not self._links.is_known(self.hello):
@@ -148,7 +164,7 @@ class Incoming(asyncio.Protocol):
         else:
             self._links.heard(word)
 
-    def _secured(self, data: bytes) -> bool:
+    def _secured(self, data: memoryview) -> bool:
         """Whether these first bytes begin a handshake, which they do now: a unit begins with 0.
 
         :raises TlsRefused: they ought to, or ought not to.
@@ -161,7 +177,7 @@ class Incoming(asyncio.Protocol):
         if pipe is None:
             return False
         self._transport = pipe
-        pipe.data_received(data)
+        pipe.data_received(bytes(data))
         return True
 
     def refuse(self, why: str) -> None:

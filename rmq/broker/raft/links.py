@@ -162,7 +162,7 @@ class Links:
 
     def tell(self, told: SpanTold) -> None:
         """Say the same to everybody who understands it."""
-        unit: tuple[bytes, ...] = ()
+        unit: tuple[bytes | memoryview, ...] = ()
         for one, link in self._out.items():
             if link.listens and self._is_here(one):
                 unit = unit or pieces(told)

@@ -156,7 +156,7 @@ class MemberLog:
             for tell in self.on_committed:
                 tell(known)
 
-    def write(self, start: int, after: Position, data: bytes) -> Position:
+    def write(self, start: int, after: Position, data: bytes | memoryview) -> Position:
         """Take bytes of the leader's log; up to where they are records.
 
         :raises LogsParted: they are no records.
@@ -166,7 +166,7 @@ class MemberLog:
         size, at, done = self._log.file_size, start, 0
         while done < len(data):
             part = data[done : done + size - at % size]
-            self._store.append_raw(at, part)
+            self._store.append_raw(at, bytes(part))
             at += len(part)
             done += len(part)
         self.taken += done

@@ -74,7 +74,7 @@ class Outgoing(asyncio.Protocol):
         except ReplicationError as error:
             self._end(str(error))
 
-    def send(self, *pieces: bytes) -> None:
+    def send(self, *pieces: bytes | memoryview) -> None:
         """Send a unit, given in pieces."""
         transport = self._transport
         if transport is None:

@@ -42,7 +42,7 @@ class RecordEnds:
         """Whole records were appended up to ``end``."""
         self._ends.append(end)
 
-    def written(self, end: int, data: bytes = b"") -> None:
+    def written(self, end: int, data: bytes | memoryview = b"") -> None:
         """Bytes were written up to ``end``.
 
         :param data: the last of them, which need not be read again.
@@ -59,7 +59,7 @@ class RecordEnds:
         if at > self._ends[-1]:
             self._ends.append(at)
 
-    def _walk(self, data: bytes, at: int, base: int) -> int:
+    def _walk(self, data: bytes | memoryview, at: int, base: int) -> int:
         """Behind the last whole record from a position on.
 
         :param base: commit-log offset of the first byte.

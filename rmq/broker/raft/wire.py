@@ -54,6 +54,7 @@ __all__ = [
 HELLO: Final = 0
 REFUSED: Final = 7
 LISTENS: Final = 10
+_GOES_ON: Final = 3
 _SPAN: Final = 9
 _ASK: Final = Struct(">BqqqB")
 _ANSWER: Final = Struct(">BqB")
@@ -155,9 +156,10 @@ def encode(message: Word) -> bytes:
     return b"".join(pieces(message))
 
 
-def pieces(message: Word) -> tuple[bytes, bytes]:
+def pieces(message: Word) -> tuple[bytes, bytes | memoryview]:
     """The same in two pieces: bytes of the log are the second, as they are."""
-    data, at = b"", 0
+    data: bytes | memoryview = b""
+    at = 0
     match message:
         case VoteRequest(term, _, last, pre, told):
             body = _ASK.pack(1, term, *last, pre + 2 * told)
@@ -165,12 +167,12 @@ def pieces(message: Word) -> tuple[bytes, bytes]:
             body = _ANSWER.pack(2, term, granted + 2 * pre)
         case Append(term, _, before, after, commit, data, asked):
             at = before.end
-            body = _APPEND.pack(3, term, *before, *after, commit, asked)
+            body = _APPEND.pack(_GOES_ON, term, *before, *after, commit, asked)
         case AppendReply(term, _, match, rejected, nearest, asked, returning):
-            places = (match, rejected, nearest)
-            bits = sum(1 << number for number, place in enumerate(places) if place is not None)
-            values = (value for place in places for value in place or _NOWHERE)
-            body = _REPLY.pack(4, term, bits, *values, asked, returning)
+            bits = (match is not None) + 2 * (rejected is not None) + 4 * (nearest is not None)
+            body = _REPLY.pack(
+                4, term, bits, *(match or _NOWHERE), *(rejected or _NOWHERE), *(nearest or _NOWHERE), asked, returning
+            )
         case Install(term, _, place, commit, asked):
             body = _INSTALL.pack(5, term, *place, commit, asked)
         case Admit(term, _, returning):
@@ -186,25 +188,37 @@ def decode(source: str, body: bytes | memoryview) -> Word:
     """What a member says.
 
     :param source: who has opened the connection.
+    :param body: the bytes of an :class:`Append` stay where they are in it.
     :raises ReplicationError: it is nothing that a member says.
     """
     try:
-        if body[0] == _SPAN:
+        kind = body[0]
+        if kind == _SPAN:
             _, term = _TELL.unpack_from(body)
             return SpanTold(term, source, Told.decode(bytes(body[_TELL.size :])))
+        if kind == _GOES_ON:
+            return _append(source, body)
         message = _decode(source, body)
     except (error, IndexError):
         raise ReplicationError(f"{len(body)} bytes are no word of a member") from None
-    places = [place for place in _places(message) if place is not None]
-    numbers = (message.term, *(number for place in places for number in place))
-    if not all(0 <= number < _MOST for number in numbers) or any(place.term > message.term for place in places):
-        raise ReplicationError(f"a word of a member names a term or a place that no log has: {message.term}, {places}")
-    if isinstance(message, Append) and (
-        len(message.data) != message.after.end - message.before.end or message.after < message.before
-    ):
-        raise ReplicationError(
-            f"{len(message.data)} bytes do not go from {message.before} to {message.after}"
-        )  # fmt: skip
+    return _checked(message)
+
+
+def _append(source: str, body: bytes | memoryview) -> Append:
+    _, term, of, end, after_of, after_end, commit, asked = _APPEND.unpack_from(body)
+    data = body[_APPEND.size :]
+    message = Append(term, source, Position(of, end), Position(after_of, after_end), commit, data, asked)
+    if 0 <= of <= after_of <= term < _MOST and 0 <= end <= after_end < _MOST and len(data) == after_end - end:
+        return message
+    places = f"from {message.before} to {message.after} in term {term}"
+    raise ReplicationError(f"{len(data)} bytes do not go {places}, or no log has these")
+
+
+def _checked(message: Message) -> Message:
+    """:raises ReplicationError: no log has what it names."""
+    term, places = message.term, [place for place in _places(message) if place is not None]
+    if not 0 <= term < _MOST or not all(0 <= place.term <= term and 0 <= place.end < _MOST for place in places):
+        raise ReplicationError(f"a word of a member names a term or a place that no log has: {term}, {places}")
     return message
 
 
@@ -212,8 +226,6 @@ def _places(message: Message) -> tuple[Position | None, ...]:
     match message:
         case VoteRequest():
             return (message.last,)
-        case Append():
-            return message.before, message.after
         case AppendReply():
             return message.match, message.rejected, message.nearest
         case Install():
@@ -229,17 +241,12 @@ def _decode(source: str, body: bytes | memoryview) -> Message:
         case 2:
             _, term, bits = _ANSWER.unpack(body)
             return VoteReply(term, source, bool(bits & 1), bool(bits & 2))
-        case 3:
-            _, term, of, end, after_of, after_end, commit, asked = _APPEND.unpack_from(body)
-            before, after = Position(of, end), Position(after_of, after_end)
-            return Append(term, source, before, after, commit, bytes(body[_APPEND.size :]), asked)
         case 4:
-            _, term, bits, *values, asked, returning = _REPLY.unpack(body)
-            places = [
-                Position(values[2 * number], values[2 * number + 1]) if bits >> number & 1 else None
-                for number in range(3)
-            ]
-            return AppendReply(term, source, places[0], places[1], places[2], asked, returning)
+            _, term, bits, of, end, no_of, no_end, near_of, near_end, asked, returning = _REPLY.unpack(body)
+            match = Position(of, end) if bits & 1 else None
+            rejected = Position(no_of, no_end) if bits & 2 else None
+            nearest = Position(near_of, near_end) if bits & 4 else None
+            return AppendReply(term, source, match, rejected, nearest, asked, returning)
         case 5:
             _, term, of, end, commit, asked = _INSTALL.unpack(body)
             return Install(term, source, Position(of, end), commit, asked)

@@ -22,7 +22,7 @@ from typing import Final
 
 from rmq.protocol.errors import ReplicationError
 
-__all__ = ["HEADER_SIZE", "LARGEST_BODY", "REPORT_SIZE", "ReportDecoder", "UnitDecoder", "header", "report"]
+__all__ = ["HEADER_SIZE", "LARGEST_BODY", "REPORT_SIZE", "ReportDecoder", "UnitDecoder", "head", "header", "report"]
 
 _HEADER = Struct(">qi")
 _REPORT = Struct(">q")
@@ -60,37 +60,31 @@ class UnitDecoder:
 
         :raises ReplicationError: no unit begins like this; the stream is over.
         """
-        for offset, body in self.views(data):
-            yield offset, bytes(body)
-
-    def views(self, data: bytes) -> Iterator[tuple[int, memoryview]]:
-        """The same, each body where it lies: who wants a part of it copies that part alone."""
         held = self._held
         at, have = 0, len(data)
         while held:
-            offset, size = _head(held, 0) if len(held) >= HEADER_SIZE else (-1, 0)
+            offset, size = head(held, 0) if len(held) >= HEADER_SIZE else (-1, 0)
             lacks = HEADER_SIZE + size - len(held)
             if offset >= 0 and not lacks:
                 self._held = bytearray()
-                yield offset, memoryview(held)[HEADER_SIZE:]
+                yield offset, bytes(memoryview(held)[HEADER_SIZE:])
                 held = self._held
                 break
             if at == have:
                 return
             held += data[at : at + lacks]
             at = min(at + lacks, have)
-        view = memoryview(data)
         while have - at >= HEADER_SIZE:
-            offset, size = _head(data, at)
+            offset, size = head(data, at)
             body_at = at + HEADER_SIZE
             if body_at + size > have:
                 break
             at = body_at + size
-            yield offset, view[body_at:at]
-        held += view[at:]
+            yield offset, data[body_at:at]
+        held += memoryview(data)[at:]
 
 
-def _head(data: bytes | bytearray, at: int) -> tuple[int, int]:
+def head(data: bytes | bytearray | memoryview, at: int) -> tuple[int, int]:
     """Offset and size of the body of the unit that begins at ``at``.
 
     :raises ReplicationError: no unit begins like this.

@@ -47,6 +47,16 @@ def test_what_is_said_is_heard(message: Word) -> None:
     assert offset == (400 if isinstance(message, Append) else 0)
 
 
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda one: type(one).__name__)
+def test_what_is_said_is_heard_where_it_was_received(message: Word) -> None:
+    memory = bytearray(body_of(encode(message)))
+    heard = decode("n1", memoryview(memory))
+    assert heard == message
+    if isinstance(heard, Append) and heard.data:
+        assert isinstance(heard.data, memoryview)
+        assert heard.data.obj is memory
+
+
 def test_who_opens_a_connection_says_who_he_is() -> None:
     assert Hello.decode(body_of(HELLO.encode())) == HELLO
 
@@ -68,6 +78,15 @@ def test_a_refusal_is_text() -> None:
         body_of(encode(MESSAGES[4])) + b"x", body_of(encode(Append(5, "n1", B, A, 0))), b"\x05" + bytes(41),
         body_of(encode(Install(5, "n1", Position(-1, 0), 0))),
         body_of(encode(Install(5, "n1", Position(1, 1 << 62), 0))),
+        *(body_of(encode(AppendReply(5, "n1", **{place: wrong})))
+          for place in ("match", "rejected", "nearest")
+          for wrong in (Position(6, 0), Position(-1, 0), Position(1, -1), Position(1, 1 << 62))),
+        *(body_of(encode(Append(term, "n1", before, after, 0, bytes(max(0, after.end - before.end)))))
+          for term, before, after in (
+              (5, Position(-1, 0), Position(2, 10)), (5, Position(1, -10), Position(1, 0)),
+              (5, Position(3, 0), Position(2, 10)), (5, Position(3, 0), Position(6, 10)),
+              (1 << 62, Position(3, 0), Position(3, 10)), (5, Position(3, 20), Position(4, 10)),
+              (5, Position(3, (1 << 62) - 10), Position(3, 1 << 62)))),
     ],
 )  # fmt: skip
 def test_what_no_member_says_is_refused(body: bytes) -> None:
