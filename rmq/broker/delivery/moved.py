@@ -59,5 +59,5 @@ class OffsetMovedEvents:
         )
         queue = store.queues.get_or_create(_TOPIC, 0)
         table = {"TAGS": group, "KEYS": group, "DELAY": "0"}
-        put = own_message(queue, body, table, self._clock.now_ms(), self._store_host, (group.encode(),))
+        put = own_message(queue, body, table, self._clock.now_ms(), self._store_host)
         store.append([put])

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
-from rmq.broker.store.index.words import words
+from rmq.broker.store.index.words import keys_to_index
 from rmq.broker.store.state import Put, Queue
 from rmq.broker.topics.names import topic_name_fault
 from rmq.protocol import batch, properties
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from rmq.protocol.permissions import Grant
     from rmq.remoting.conn import Conn
 
-__all__ = ["SENT_PROPERTIES", "Admission", "DelayLevels", "Ticket", "keys_to_index"]
+__all__ = ["SENT_PROPERTIES", "Admission", "DelayLevels", "Ticket"]
 
 log = logging.getLogger(__name__)
 
@@ -104,13 +104,6 @@ class Ticket:
 
 
 AnySend = SendMessageRequest | SendMessageV2Request
-
-
-def keys_to_index(table: dict[str, str]) -> tuple[bytes, ...]:
-    """The index keys of a message: its unique key, then the words of KEYS, in UTF-8."""
-    unique = table.get("UNIQ_KEY")
-    found = (unique.encode(),) if unique else ()
-    return found + words(table.get("KEYS", "").encode())
 
 
 def _shown(config: TopicConfig) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from struct import Struct
 
+from rmq.broker.store.index.words import keys_to_index
 from rmq.broker.store.state import Put, Queue
 from rmq.protocol import properties
 from rmq.protocol.errors import ProtocolError
@@ -71,10 +72,6 @@ def rebuild(
     if not queue.topic_field:
         raise ValueError(f"{len(topic)} characters are too many for a topic's name")
     tags = held.get("TAGS")
-    unique = held.get("UNIQ_KEY")
-    keys = [key.encode() for key in held.get("KEYS", "").split(" ") if key]
-    if unique:
-        keys.insert(0, unique.encode())
     return Put(
         queue=queue,
         body=record[body_at:topic_at],
@@ -87,5 +84,5 @@ def rebuild(
         reconsume_times=_int(record, store_end)[0],
         prepared_offset=0,
         tags_code=string_hash(tags) if tags else 0,
-        keys=tuple(keys),
+        keys=keys_to_index(held),
     )

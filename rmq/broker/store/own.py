@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
+from rmq.broker.store.index.words import keys_to_index
 from rmq.broker.store.state import Put, Queue
 from rmq.protocol import properties
 from rmq.protocol.tags import string_hash
@@ -14,15 +15,12 @@ __all__ = ["own_message"]
 _HOSTS_V6 = 0x30
 
 
-def own_message(
-    queue: Queue, body: bytes, table: Mapping[str, str], now_ms: int, host: bytes, keys: Sequence[bytes] = ()
-) -> Put:
+def own_message(queue: Queue, body: bytes, table: Mapping[str, str], now_ms: int, host: bytes) -> Put:
     """A message of the broker's own.
 
-    :param table: its properties; TAGS among them is what its queue entry tells.
+    :param table: its properties; TAGS among them is what its queue entry tells, UNIQ_KEY and KEYS what it is found by.
     :param now_ms: wall clock.
     :param host: the broker's address (4 or 16 bytes) and port, as records hold them.
-    :param keys: what it is found by.
     """
     tag = table.get("TAGS")
     return Put(
@@ -37,5 +35,5 @@ def own_message(
         reconsume_times=0,
         prepared_offset=0,
         tags_code=string_hash(tag) if tag else 0,
-        keys=keys,
+        keys=keys_to_index(table),
     )

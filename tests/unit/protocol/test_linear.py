@@ -15,11 +15,10 @@ from typing import Any
 
 import pytest
 
-from rmq.broker.lane.admit import keys_to_index
 from rmq.broker.lane.plain import plain_properties
 from rmq.broker.schedule.timing import RecallHandle
 from rmq.broker.store.index.keyhash import KeyHasher
-from rmq.broker.store.index.words import words
+from rmq.broker.store.index.words import keys_to_index, words
 from rmq.broker.store.log.records import index_keys
 from rmq.client.cluster.route import publish_queues
 from rmq.config.sources import parse_properties, parse_update

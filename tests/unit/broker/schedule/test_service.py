@@ -10,6 +10,10 @@ import pytest
 from rmq.broker.delays import DelayLevels
 from rmq.broker.schedule.rebuild import HalfMessageParked, rebuild
 from rmq.broker.schedule.service import ScheduleService
+from rmq.broker.store.index.file import INDEX_ENTRY
+from rmq.broker.store.index.words import MOST_WORDS
+from rmq.broker.store.log.reader import LogReader
+from rmq.broker.store.log.records import index_keys
 from rmq.broker.store.settings import StoreSettings
 from rmq.broker.store.state import Put, Queue
 from rmq.broker.store.store import Store
@@ -245,6 +249,30 @@ def test_nothing_runs_while_nothing_waits() -> None:
         broker.delay(1)
         await asyncio.sleep(120)
         assert passes <= 6
+
+    scenario(check)
+
+
+def test_what_is_delivered_is_found_by_as_many_keys_as_what_is_read_from_the_log() -> None:
+    """Words of KEYS have a bound, which an index that is made of the log keeps: members of a group have the same."""
+
+    async def check(_: SimNode, broker: Broker) -> None:
+        broker.delay(1, KEYS=" ".join(f"k{number}" for number in range(3 * MOST_WORDS)))
+        await asyncio.sleep(2)
+        store, found = broker.store, []
+        assert store.index is not None
+        async for one in LogReader(broker.node.world, store.log, crc=False).runs(0, store.log.end):
+            for at, size, _, _, _, topic, text in one.records:
+                if topic == "T":
+                    hasher = store.indexing.hasher(topic)
+                    found = [(hasher.of(key), one.base + at) for key in index_keys(one.data, text, at + size)]
+        assert len(found) == 1 + MOST_WORDS
+        put = []
+        for file in store.index.files:
+            for number in range(1, file.count):
+                entry = file.buffered(number) or await store.index.read_entries(file, number, 1)
+                put.append(INDEX_ENTRY.unpack(entry)[:2])
+        assert [entry for entry in put if entry[1] == found[0][1]] == found
 
     scenario(check)
 
