@@ -23,6 +23,7 @@ from datetime import datetime
 from rmq.broker.store.care.damaged import DamagedParts
 from rmq.broker.store.log.commit_log import CommitLog
 from rmq.broker.store.log.files import LogFile
+from rmq.broker.store.log.gate import Gate
 from rmq.broker.store.log.reader import Damage, LogReader
 from rmq.broker.store.log.record_runs import Run
 from rmq.broker.store.log.unreadable import UnreadablePlaces
@@ -204,6 +205,8 @@ class Scrub:
             damaged.position = stop
             if reader.unreadable is not None and reader.unreadable.touch(start, stop):
                 reader.passed_over.append(Damage(start, stop))
+            elif reader.half and self._log.gate & Gate.SLAVE:
+                pass  # another broker's log comes in pieces: the next pass has the rest of this record
             else:
                 log.error("commit log is damaged from %d to %d, where it ends", start, stop)
                 found.append(Damage(start, stop))

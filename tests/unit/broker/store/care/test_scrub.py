@@ -9,6 +9,7 @@ import pytest
 
 from rmq.broker.store.care import damaged
 from rmq.broker.store.care.damaged import DamagedParts
+from rmq.broker.store.log.gate import Gate
 from rmq.broker.store.log.reader import Damage
 from rmq.broker.store.queues.queues import QueueTable
 from rmq.broker.store.state import Queue
@@ -90,6 +91,32 @@ def test_entries_side_by_side_become_blank_with_one_write(in_memory: int, monkey
         assert written == ([(10, 40), (40, 75), (75, 90)] if in_memory else [(10, 40), (40, 80), (80, 90)])
         assert sorted(await served(store, queue)) == [*range(10), *range(90, 100)]
         await store.stop()
+
+    run(main())
+
+
+@pytest.mark.parametrize("before", [0, 1], ids=["alone", "behind another"])
+def test_a_record_that_is_still_to_come_is_no_damage(before: int) -> None:
+    """Who follows a master, or the leader of a group, gets large messages in pieces, and forces each to disk."""
+
+    async def main() -> None:
+        simulation = Simulation(47)
+        leader, follower = [await opened(simulation.node(name).world, SETTINGS) for name in "ab"]
+        follower.log.gate |= Gate.SLAVE
+        queue = leader.queues.get_or_create("T", 0)
+        for number in range(before + 1):
+            leader.append([put(queue, b"%d" % number * 3000)])
+        data = leader.log.read(0, leader.log.end)
+        assert data is not None
+        follower.append_raw(0, data[:-1000])
+        await asyncio.sleep(3 * PASS)
+        assert follower.scrub.progress().endswith("no damage known")
+        follower.append_raw(len(data) - 1000, data[-1000:])
+        await asyncio.sleep(3 * PASS)
+        assert not follower.damaged.parts
+        assert await served(follower, follower.queues.get_or_create("T", 0)) == await served(leader, queue)
+        for store in (leader, follower):
+            await store.stop()
 
     run(main())
 
