@@ -128,7 +128,7 @@ class Truncation:
         commit_log.stamp = self._flusher.flushed_stamp = await self._newest_stamp()
         checkpoint.steps.forget(commit_log.start, to)
         checkpoint.log_ends(commit_log.stamp)
-        await self._upkeep.note_cut()
+        await self._upkeep.note_cut(to)
         await self._deletions.saved()
         if self._damaged.forget_from(to):
             await self._damaged.save()

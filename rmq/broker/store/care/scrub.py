@@ -80,12 +80,24 @@ class Scrub:
         #: A pass is under way.
         self.active = False
         self._saved_file = -1
+        #: How often the log was cut back.
+        self._cuts = 0
 
     def met_at_start(self, parts: Iterable[Damage]) -> None:
         """What a start could not read: known as what a pass meets."""
         for part in parts:
             self._tell_unreadable(part)
         self._met = []
+
+    def log_ends(self, to: int) -> None:
+        """The log was cut back to ``to``, within a record or behind one: where other bytes come, a pass begins anew."""
+        self._cuts += 1
+        self._reader.stale = True
+        if self._damaged.position > to:
+            self._damaged.position = to - to % self._log.file_size
+        if self.active:
+            for tell in (*self.on_end, *self.on_begin):
+                tell()
 
     def progress(self) -> str:
         """How far it is and what it found, in a sentence."""
@@ -180,7 +192,7 @@ class Scrub:
     async def _some(self, stop: int) -> None:
         """Check the next records, which end before ``stop``."""
         damaged, reader = self._damaged, self._reader
-        start = damaged.position
+        start, cuts = damaged.position, self._cuts
         found: list[Damage] = []
         reader.damages = list(damaged.parts)
         reader.passed_over = []
@@ -188,15 +200,19 @@ class Scrub:
             async for run in reader.runs(start, min(stop, start + _STEP)):
                 for compare in self.compares:
                     await compare(run)
+                if cuts != self._cuts:
+                    return  # what was read may not be there any more
                 damaged.position = run.base + run.end
                 self.checked += run.end - run.records[0][0]
         except OSError as error:
-            if start < self._log.start:
-                return  # retention took the file
+            if start < self._log.start or cuts != self._cuts:
+                return  # retention took the file, or a cut
             size = self._log.file_size
             damaged.position = reader.position - reader.position % size + size
             log.critical("the commit log cannot be read at %d (%s); its check goes on at %d",
                          reader.position, error, damaged.position)  # fmt: skip
+            return
+        if cuts != self._cuts:
             return
         damaged.position = max(damaged.position, reader.position)
         if damaged.position == start:
@@ -253,9 +269,12 @@ class _Aside(LogReader):
         self.chunk = _CHUNK
         self._open = world.files.open
         self._file: tuple[int, File] | None = None
+        #: It may have been deleted, and another one be in its place.
+        self.stale = False
 
     async def _read_all(self, file: LogFile, offset: int, size: int) -> bytes:
-        if self._file is None or self._file[0] != file.start:
+        if self._file is None or self._file[0] != file.start or self.stale:
+            self.stale = False
             await self.close()
             opened = await open_aside(self._offload, self._open_file, file.path)
             self._file = (file.start, opened)

@@ -185,11 +185,12 @@ class Upkeep:
             self._note_forced()
             self._tasks.spawn(self._save_notes(), "note")
 
-    async def note_cut(self) -> None:
-        """The log was cut back: what is noted of it goes back, too.
+    async def note_cut(self, to: int) -> None:
+        """The log was cut back to ``to``: what is noted of it goes back, too, and its check.
 
         :raises OSError: the checkpoint could not be written.
         """
+        self._scrub.log_ends(to)
         self._note_forced()
         await self._offload(self._checkpoint.save)
 

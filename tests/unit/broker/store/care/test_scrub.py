@@ -21,6 +21,7 @@ from tests.support.scenes.boot import spoil, written
 from tests.support.scenes.scrub import PASS, SETTINGS, damage_is_found_while_running, damaged_later, served
 from tests.support.scenes.store import LOG_SIZE, die, opened, put, small
 from tests.support.store_scan import scan_log
+from tests.support.virtual import eventually
 
 
 def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -117,6 +118,29 @@ def test_a_record_that_is_still_to_come_is_no_damage(before: int) -> None:
         assert await served(follower, follower.queues.get_or_create("T", 0)) == await served(leader, queue)
         for store in (leader, follower):
             await store.stop()
+
+    run(main())
+
+
+@pytest.mark.parametrize("files", [0, 1], ids=["in its file", "in the file before"])
+def test_a_log_that_is_cut_back_is_no_damage(files: int) -> None:
+    """What comes in the place of records that a pass has seen begins elsewhere: a follower's log, and a slave's."""
+
+    async def main() -> None:
+        store = await opened(Simulation(48).node("a").world, SETTINGS)
+        queue = store.queues.get_or_create("T", 0)
+        places = [store.append([put(queue, b"%d" % number * 500)]).start for number in range(2 + 20 * files)]
+        await eventually(lambda: store.damaged.position == store.log.end, 200, 0.001)
+        assert store.scrub.active
+        await store.truncate(places[1])
+        sizes = range(700, 700 + 40 * (1 + files))
+        for size in sizes:
+            store.append([put(queue, b"x" * size)])
+        await asyncio.sleep(3 * PASS)
+        assert not store.damaged.parts
+        assert not store.scrub.unreadable
+        assert len(await served(store, queue)) == 1 + len(sizes)
+        await store.stop()
 
     run(main())
 
