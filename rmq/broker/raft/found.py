@@ -16,7 +16,7 @@ from rmq.broker.store.refusal import unusable
 from rmq.protocol.errors import StoreError
 from rmq.runtime.world import Files
 
-__all__ = ["left", "look", "returned"]
+__all__ = ["committed", "left", "look", "returned"]
 
 log = logging.getLogger(__name__)
 
@@ -95,6 +95,23 @@ def returned(files: Files, root: str, end: int) -> None:
         files.unlink(path)
     except OSError as error:
         raise unusable(root, error) from error
+
+
+def committed(files: Files, root: str) -> int | None:
+    """Up to where a member's log was committed when it noted that last; None where the store is no member's.
+
+    What a plain broker has found of a member's, or nobody can tell, counts as a plain broker's, whose log is all there.
+
+    :param root: the folder of a store that is not in use.
+    """
+    folder = os.path.join(root, FOLDER)
+    try:
+        if files.exists(os.path.join(folder, "members")) and not files.exists(os.path.join(folder, _PLAIN)):
+            path = os.path.join(folder, "commit")
+            return int(orjson.loads(files.read(path))["end"]) if files.exists(path) else 0
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        log.warning("how far the log was committed is not known: %s: %s", folder, error)
+    return None
 
 
 def _javas(files: Files, root: str) -> list[str]:

@@ -23,6 +23,7 @@ import click
 import orjson
 
 from rmq.auth.credentials import Signer
+from rmq.broker.raft.found import committed
 from rmq.broker.schedule.timing import may_have
 from rmq.broker.store.settings import StoreSettings
 from rmq.broker.store.stopped import cutting
@@ -62,7 +63,7 @@ async def verify_store(world: World, settings: StoreSettings, json: bool) -> int
     """Look for damage. Exit code 0: none, 1: some, 2: the store cannot be looked at. Changes nothing."""
     async with StoppedStore(world, settings) as opened:
         with Bar() as bar:
-            found = await verify(opened, bar, {TIMER_TOPIC: may_have})
+            found = await verify(opened, bar, {TIMER_TOPIC: may_have}, committed(world.files, settings.root))
     if json:
         print_json(_verified_json(settings, found))
     else:

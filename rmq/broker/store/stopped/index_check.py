@@ -110,8 +110,11 @@ class IndexCheck:
             await self._check_file(file)
         await self._step()
 
-    async def record(self, found: Derived, offset: int) -> None:
-        """A record that has keys."""
+    async def record(self, found: Derived, offset: int, *, lacking: bool = True) -> None:
+        """A record that has keys.
+
+        :param lacking: whether it is damage when it has no entries.
+        """
         while self._at < offset:
             await self._pass()
         hasher = self._hashers.get(found.topic)
@@ -126,6 +129,8 @@ class IndexCheck:
                 self._compare_times(self._file, found.store_timestamp, offset)
             await self._step()
         self._before = offset
+        if not met and not lacking:
+            return
         if not met.issuperset(map(hasher, found.keys)):
             self._lacking = (self._lacking[0] if self._lacking else offset, offset)
         elif self._lacking:

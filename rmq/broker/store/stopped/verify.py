@@ -56,19 +56,24 @@ class Verified:
         return not self.findings.damaged
 
 
-async def verify(store: StoppedStore, progress: Progress | None = None, codes: Codes | None = None) -> Verified:
+async def verify(
+    store: StoppedStore, progress: Progress | None = None, codes: Codes | None = None, committed: int | None = None
+) -> Verified:
     """Check all of a store.
 
     :param progress: told how far it is, now and then.
     :param codes: of topics whose tags code is not the hash of a tag, beside that of delay levels.
+    :param committed: up to where the log is known to be, of a member of a group: what comes behind need not be in queues
+        and index. None: all of it.
     :raises OSError: a file that may not be read; what the disk does not give is found.
     """
-    return await _Verify(store, progress or (lambda what, done, total: None), codes or {}).run()
+    return await _Verify(store, progress or (lambda what, done, total: None), codes or {}, committed).run()
 
 
 class _Verify:
-    def __init__(self, store: StoppedStore, progress: Progress, codes: Codes) -> None:
+    def __init__(self, store: StoppedStore, progress: Progress, codes: Codes, committed: int | None) -> None:
         self._store = store
+        self._committed = committed
         self._progress = progress
         self._codes = codes
         self._found = Verified()
@@ -118,6 +123,12 @@ class _Verify:
         for run in store.runs:
             found.log_end = await self._walk(run, done, queues, index)
             done += run.end - run.start
+        if self._committed is not None and self._committed < found.log_end:
+            self._add(
+                Finding("commitlog", "uncommitted", store.settings.commit_log_paths[0], "the group had not said that "
+                        "this is committed: it is in queues and index at the latest when it has", False,
+                        start=max(found.log_start, self._committed), end=found.log_end)
+            )  # fmt: skip
         await store.world.offload(self._compare_names)
         await queues.finish(self._unread, topics)
         if index is not None:
@@ -159,15 +170,17 @@ class _Verify:
             for at, size, *_, text in piece.records:
                 offset = piece.base + at
                 derived = derive(data, at, self._rule)
+                shown = self._committed is None or offset < self._committed
                 if not self._deletions.is_dead(derived.topic, offset):
-                    await queues.record(derived, offset, data, at, size)
+                    await queues.record(derived, offset, data, at, size, lacking=shown)
                 for copy in self._dispatch.copies(data[text : at + size], derived.topic, derived.queue_id):
                     if self._deletions.is_dead(copy.topic, offset):
                         continue
                     other = derived._replace(topic=copy.topic, queue_id=copy.queue_id, queue_offset=copy.queue_offset)
-                    await queues.record(other, offset, data, at, size, lacking=store.settings.multi_dispatch)
+                    lacking = shown and store.settings.multi_dispatch
+                    await queues.record(other, offset, data, at, size, lacking=lacking)
                 if index is not None and derived.keys and derived.sys_flag & 0xC != 0xC:
-                    await index.record(derived, offset)
+                    await index.record(derived, offset, lacking=shown)
             found.records += len(piece.records)
             self._report(run, reader, known)
             known = len(reader.damages)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 import pytest
 
 from rmq.aio import Producer
+from rmq.broker.raft.found import committed
+from rmq.broker.store.stopped.stopped_store import StoppedStore
+from rmq.broker.store.stopped.verify import verify
 from rmq.client.message import Message
-from rmq.protocol.errors import StoreError
+from rmq.protocol.errors import RMQError, StoreError
 from tests.support.raft.brokers import GroupCluster
 from tests.support.virtual import in_virtual_time
 
@@ -87,3 +91,41 @@ async def test_what_a_plain_broker_stored_meanwhile_is_not_given_to_the_group_to
         with pytest.raises(StoreError, match=r"^/store was a plain broker's since .*: the group would take back"):
             await cluster.begin(name)
         cluster.members.clear()
+
+
+@in_virtual_time
+async def test_what_no_majority_has_need_not_be_in_queues(caplog: pytest.LogCaptureFixture) -> None:
+    """A member that is stopped when the others are: a look at its store finds no damage, and tells of it."""
+    sizes = {"mappedFileSizeCommitLog": "65536", "maxHashSlotNum": "1000", "maxIndexNum": "4000"}
+    async with GroupCluster(seed=3, settings=sizes) as cluster:
+        leader = await cluster.led_by()
+        name, other = (one for one in cluster.names if one != leader)
+        async with Producer("p", namesrv=cluster.namesrv_addr, send_msg_timeout=1.0) as producer:
+            await producer.send(Message("T", b"has a majority", keys="a"))
+            await asyncio.sleep(2)
+            for one in (name, other):
+                cluster.mute(one)
+            with pytest.raises(RMQError):
+                await producer.send(Message("T", b"has none", keys="b"))
+        app = cluster.members.pop(name)
+        end, shown = app.store.log.end, app.store.durability.visible
+        assert shown < end
+        await cluster.stop_broker(app)
+        world = cluster.simulation.nodes[name].world
+        async with StoppedStore(world, app.settings.store_settings()) as store:
+            known = committed(world.files, "/store")
+            found = await verify(store, committed=known)
+            assert (found.findings.damages, found.log_end) == ([], end)
+            assert [(note.kind, note.start, note.end) for note in found.findings.notes][-1] == (
+                "uncommitted",
+                shown,
+                end,
+            )
+            assert {one.part for one in (await verify(store)).findings.damages} == {"consumequeue", "index"}
+        # A plain broker that takes it shows all of it.
+        world.files.write_atomic("/store/raft/plain", b"{}")
+        assert committed(world.files, "/store") is None
+        world.files.unlink("/store/raft/plain")
+        world.files.write_atomic("/store/raft/commit", b"not what a member keeps")
+        assert committed(world.files, "/store") is None
+        assert "how far the log was committed is not known: /store/raft" in caplog.text
