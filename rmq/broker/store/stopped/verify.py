@@ -63,8 +63,8 @@ async def verify(
 
     :param progress: told how far it is, now and then.
     :param codes: of topics whose tags code is not the hash of a tag, beside that of delay levels.
-    :param committed: up to where the log is known to be, of a member of a group: what comes behind need not be in queues
-        and index. None: all of it.
+    :param committed: up to where the log is known to be, of a member of a group: what comes behind need not be in
+        queues and index. None: all of it.
     :raises OSError: a file that may not be read; what the disk does not give is found.
     """
     return await _Verify(store, progress or (lambda what, done, total: None), codes or {}, committed).run()
