@@ -16,7 +16,7 @@ from rmq.broker.store.refusal import unusable
 from rmq.protocol.errors import StoreError
 from rmq.runtime.world import Files
 
-__all__ = ["committed", "left", "look", "returned"]
+__all__ = ["committed", "is_members", "left", "look", "returned"]
 
 log = logging.getLogger(__name__)
 
@@ -97,6 +97,15 @@ def returned(files: Files, root: str, end: int) -> None:
         raise unusable(root, error) from error
 
 
+def is_members(files: Files, root: str) -> bool:
+    """Whether a store that is not in use is that of a member of a group, and no plain broker has begun with it since.
+
+    :raises OSError: its folder cannot be looked into.
+    """
+    folder = os.path.join(root, FOLDER)
+    return files.exists(os.path.join(folder, "members")) and not files.exists(os.path.join(folder, _PLAIN))
+
+
 def committed(files: Files, root: str) -> int | None:
     """Up to where a member's log was committed when it noted that last; None where the store is no member's.
 
@@ -106,7 +115,7 @@ def committed(files: Files, root: str) -> int | None:
     """
     folder = os.path.join(root, FOLDER)
     try:
-        if files.exists(os.path.join(folder, "members")) and not files.exists(os.path.join(folder, _PLAIN)):
+        if is_members(files, root):
             path = os.path.join(folder, "commit")
             return int(orjson.loads(files.read(path))["end"]) if files.exists(path) else 0
     except (OSError, ValueError, TypeError, KeyError) as error:

@@ -23,7 +23,7 @@ import click
 import orjson
 
 from rmq.auth.credentials import Signer
-from rmq.broker.raft.found import committed
+from rmq.broker.raft.found import committed, is_members
 from rmq.broker.schedule.timing import may_have
 from rmq.broker.store.settings import StoreSettings
 from rmq.broker.store.stopped import cutting
@@ -345,6 +345,12 @@ async def truncate_store(
     """
     if (master is None) is not everything:
         raise click.UsageError("give --to-master ADDR or --all, not both", click.get_current_context())
+    if not everything and is_members(world.files, settings.root):
+        raise Refused(
+            f"{settings.root} is the store of a member of a group, which cuts its log itself where that is not the "
+            "leader's, and has promised to keep the rest; --all empties it: the member gets everything from the others "
+            "then (docs/failover.md)"
+        )
     async with StoppedStore(world, settings) as opened:
         with Bar() as bar:
             at = opened.start if master is None else await _parted_at(opened, master, tls=tls)

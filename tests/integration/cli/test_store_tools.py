@@ -64,6 +64,23 @@ def test_dump_for_people_has_columns(golden: Path, capsys: pytest.CaptureFixture
     assert len(lines) == 3
 
 
+def test_the_log_of_a_member_is_not_cut_by_hand(golden: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It has promised its group to keep it; with an empty store it is one that has lost its disk, and counted later."""
+    (golden / "raft").mkdir()
+    (golden / "raft" / "members").write_text("{}")
+    before = state_of(golden)
+    words = ["store", "truncate", "-s", str(golden), *INDEX_OPTIONS]
+    assert invoke(mqadmin, "mqadmin", [*words, "--to-master", "127.0.0.1:1", "--yes"]) == 2
+    assert "is the store of a member of a group, which cuts its log itself" in capsys.readouterr().err
+    assert state_of(golden) == before
+    (golden / "raft" / "plain").write_text('{"end": 1}')
+    assert invoke(mqadmin, "mqadmin", [*words, "--to-master", "127.0.0.1:1", "--yes"]) == 2
+    assert "127.0.0.1:1" in capsys.readouterr().err  # it is a plain broker's now, and that master does not answer
+    (golden / "raft" / "plain").unlink()
+    assert invoke(mqadmin, "mqadmin", [*words, "--all", "--yes"]) == 0
+    assert not (golden / "raft").exists()
+
+
 def test_verify_tells_by_words_by_json_and_by_exit_code(golden: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert lines_of(golden, "verify", *INDEX_OPTIONS, capsys=capsys)[-1] == "nothing is damaged"
     (golden / "consumequeue/GoldTag/1/00000000000000000000").unlink()
