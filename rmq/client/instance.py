@@ -176,7 +176,9 @@ class ClientInstance:
             world, self.remoting, parse_addresses(settings.namesrv or ""), settings.unit_name
         )
         self.routes = Routes(world.random)
-        self._questions = RouteQuestions(world.clock, self.name_servers, self.routes, self._brokers_moved)
+        self._questions = RouteQuestions(
+            world.clock, self.name_servers, self.routes, self._brokers_moved, self._topic_grown
+        )
         #: Broker name -> master of the whole cluster, kept while a producer is ``sought``.
         self.masters: dict[str, str] = {}
         self.producers: set[str] = set()
@@ -459,6 +461,11 @@ class ClientInstance:
     def _brokers_moved(self) -> None:
         if self.producers or self.consumers:
             self.beats.soon()
+
+    def _topic_grown(self, topic: str) -> None:
+        """Its new queues are read from at once, not when the next rebalance has its turn."""
+        if any(topic in consumer.topics() for consumer in self.consumers.values()):
+            self.spawn_rebalance()
 
     async def learn_masters(self) -> None:
         """Ask for every master there is, which a producer that is sought is known to."""

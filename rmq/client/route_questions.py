@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from rmq.client.cluster.route import subscribe_queues
 from rmq.client.cluster.routes import Routes
 from rmq.client.nameservers import NameServers
 from rmq.protocol.bodies.route import TopicRouteData
@@ -38,17 +39,31 @@ def _never_known(topic: str) -> ConnectFailed:
     return ConnectFailed(f"the route of {topic} is not known: the client is shut down")
 
 
+def _has_more(topic: str, before: TopicRouteData, now: TopicRouteData) -> bool:
+    """Whether there are new queues; those that are gone wait for a rebalance in its turn: they may be back by then."""
+    return not set(subscribe_queues(topic, now)) <= set(subscribe_queues(topic, before))
+
+
 class RouteQuestions:
     """Keeps the ``routes`` of one client as its name servers say.
 
     :param moved: called when brokers came, or have other addresses.
+    :param grown: called with a topic that has queues for consumers which it had not when it was asked for before.
     """
 
-    def __init__(self, clock: Clock, name_servers: NameServers, routes: Routes, moved: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        name_servers: NameServers,
+        routes: Routes,
+        moved: Callable[[], object],
+        grown: Callable[[str], object],
+    ) -> None:
         self._clock = clock
         self._name_servers = name_servers
         self._routes = routes
         self._moved = moved
+        self._grown = grown
         #: (topic, topic whose route serves when there is none) -> the question.
         self._asked: dict[tuple[str, str | None], _Question] = {}
         #: Topics whose route nobody said when last asked: logged once while it lasts.
@@ -150,5 +165,8 @@ class RouteQuestions:
         return True
 
     def _take(self, topic: str, route: TopicRouteData, *, own: bool) -> None:
+        before = self._routes.own.get(topic)
         if self._routes.take(topic, route, own=own):
             self._moved()
+        if before is not None and before.queue_datas != route.queue_datas and _has_more(topic, before, route):
+            self._grown(topic)

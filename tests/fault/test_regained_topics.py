@@ -39,16 +39,46 @@ def test_messages_of_a_topic_that_nobody_else_has_heard_of_are_consumed(was_ther
             configs = [app.tables.topics.get("Orders") for app in others]
             assert all(one is None or one.read_queue_nums == 2 for one in configs), "they had heard of it"
 
-            got: set[bytes] = set()
-            consumer = PushConsumer("g", namesrv=cluster.namesrv_addr, consume_from_where="CONSUME_FROM_FIRST_OFFSET")
-
-            @consumer.on("Orders")
-            async def take(message: Message) -> None:
-                got.add(bytes(message.body))
-
             await cluster.led_by()
-            await consumer.start()
+            consumer, got = await _consumer(cluster)
             await eventually(lambda: got == sent, 90)
             await consumer.shutdown()
 
     scene()
+
+
+async def _consumer(cluster: GroupCluster) -> tuple[PushConsumer, set[bytes]]:
+    """One that has begun, and what it is given."""
+    got: set[bytes] = set()
+    consumer = PushConsumer("g", namesrv=cluster.namesrv_addr, consume_from_where="CONSUME_FROM_FIRST_OFFSET")
+
+    @consumer.on("Orders")
+    async def take(message: Message) -> None:
+        got.add(bytes(message.body))
+
+    await consumer.start()
+    return consumer, got
+
+
+@in_virtual_time
+async def test_who_consumes_already_is_given_what_is_in_regained_queues_at_once() -> None:
+    """With the settings as they come: 30 s between two looks at the route, and 20 between two rebalances."""
+    async with GroupCluster(seed=3) as cluster, AdminClient(namesrv=cluster.namesrv_addr) as admin:
+        leader = await cluster.led_by()
+        at = f"{cluster.addresses[leader]}:10911"
+        tables = cluster.members[leader].tables
+        tables.topics.journal = tables.groups.journal = None
+        tables.topics.applied = tables.groups.applied = None
+        await admin.create_and_update_topic(at, "Orders", read_queue_nums=2, write_queue_nums=2)
+        await asyncio.sleep(3)
+        consumer, got = await _consumer(cluster)
+        await asyncio.sleep(1)
+        async with Producer("p", namesrv=cluster.namesrv_addr) as producer:
+            await admin.create_and_update_topic(at, "Orders", read_queue_nums=12, write_queue_nums=12)
+            for queue in (1, 9, 11):
+                await producer.send(Message("Orders", b"%d" % queue), queue=MessageQueue("Orders", "group", queue))
+            await cluster.kill(leader)
+            assert got == {b"1"}
+            await cluster.led_by()
+            await eventually(lambda: got == {b"1", b"9", b"11"}, 5)
+        await consumer.shutdown()

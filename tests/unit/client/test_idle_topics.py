@@ -38,7 +38,9 @@ class Client:
         world = one_world()
         self.name_server = NameServer()
         self.routes = Routes(world.random)
-        self.questions = RouteQuestions(world.clock, cast(Any, self.name_server), self.routes, lambda: None)
+        self.questions = RouteQuestions(
+            world.clock, cast(Any, self.name_server), self.routes, lambda: None, lambda topic: None
+        )
         self.subscribed: set[str] = set()
 
     async def minutes(self, count: int, used: tuple[str, ...] = ()) -> None:

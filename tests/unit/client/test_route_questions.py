@@ -24,10 +24,10 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def route() -> TopicRouteData:
+def route(read: int = 4, perm: int = 6) -> TopicRouteData:
     return TopicRouteData(
         broker_datas=[BrokerData(cluster="c", broker_name="a", broker_addrs={0: "10.0.0.2:10911"})],
-        queue_datas=[QueueData(broker_name="a", read_queue_nums=4, write_queue_nums=4, perm=6)],
+        queue_datas=[QueueData(broker_name="a", read_queue_nums=read, write_queue_nums=4, perm=perm)],
     )
 
 
@@ -60,7 +60,11 @@ class Client:
         self.servers.says |= says
         self.routes = Routes(world.random)
         self.moved = 0
-        self.questions = RouteQuestions(world.clock, cast(Any, self.servers), self.routes, self._moved)
+        #: Topics that have got queues.
+        self.grown: list[str] = []
+        self.questions = RouteQuestions(
+            world.clock, cast(Any, self.servers), self.routes, self._moved, self.grown.append
+        )
 
     def _moved(self) -> None:
         self.moved += 1
@@ -124,7 +128,9 @@ async def test_name_servers_that_never_answer_are_waited_for_as_long_as_was_said
             return None
 
     client = Client()
-    client.questions = RouteQuestions(one_world().clock, cast(Any, Silent()), client.routes, client._moved)
+    client.questions = RouteQuestions(
+        one_world().clock, cast(Any, Silent()), client.routes, client._moved, client.grown.append
+    )
     said, took = await client.ask(2.0)
     assert str(said) == "no name server answered in 2 s for the route of T"
     assert isinstance(said, RequestTimeout)
@@ -240,4 +246,21 @@ async def test_the_end_of_the_client_ends_every_question_at_once(after: float) -
     said, _ = await client.ask()
     assert isinstance(said, ConnectFailed), "it is asked of nobody any more"
     assert len(client.servers.asked) <= 1
+    client.end()
+
+
+# -- topics that get queues --------------------------------------------------------------------------------------------
+
+
+@in_virtual_time
+async def test_who_consumes_is_told_of_new_queues_and_of_nothing_else() -> None:
+    client = Client()
+    told = []
+    # First known, the same, two more, fewer, closed, open again.
+    for read, perm in (4, 6), (4, 6), (6, 6), (2, 6), (2, 2), (2, 6):
+        client.servers.says["T"] = (0.1, lambda read=read, perm=perm: route(read, perm))  # type: ignore[misc]
+        await client.ask()
+        told.append(len(client.grown))
+    assert told == [0, 0, 1, 1, 1, 2]
+    assert set(client.grown) == {"T"}
     client.end()
