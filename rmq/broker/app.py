@@ -97,6 +97,8 @@ class BrokerApp:
         """
         if self.settings.d_leger_peers.strip() and not self.settings.enable_dleger_commit_log:
             log.warning("dLegerPeers is set, and enableDLegerCommitLog is not: this is a plain broker, and of no group")
+        if self.settings.enable_dleger_commit_log and (idle := self.settings.left_to_group()):
+            log.warning("%s: without effect, since the group says who is the master", ", ".join(idle))
         if self.settings.broker_role == "SYNC_MASTER" and not self.settings.enable_dleger_commit_log:
             log.warning(
                 "brokerRole=SYNC_MASTER: until a slave follows, every send that waits is answered with "

@@ -32,6 +32,8 @@ BLACK_LIST = frozenset({"brokerConfigPath", "rocketmqHome", "configBlackList"})
 
 _ROLES = ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE")
 _FLUSH_TYPES = ("ASYNC_FLUSH", "SYNC_FLUSH")
+#: Of a master and its slaves, and of no group that elects its master.
+_OF_PAIRS = ("brokerRole", "brokerId", "haAckSlaves", "haMasterAddress")
 
 
 #: Bytes of records in one answer: it has to fit into a frame with its header.
@@ -875,7 +877,10 @@ class BrokerSettings(AclSettings):
     )
     d_leger_self_id: str = setting("", key="dLegerSelfId", doc="Which of them this broker is: n0, n1 ...")
     preferred_leader_id: str = setting(
-        "", key="preferredLeaderId", doc="The member that is to be the master whenever it can. Default: whoever is."
+        "",
+        key="preferredLeaderId",
+        doc="The member that is to be the master whenever it can; of several, separated by ';', the one that has most. "
+        "Default: whoever is.",
     )
     raft_election_timeout: int = setting(
         1000,
@@ -901,17 +906,8 @@ class BrokerSettings(AclSettings):
         self.check_acl()
         self._one_of("brokerRole", _ROLES)
         self._one_of("flushDiskType", _FLUSH_TYPES)
-        if self.enable_dleger_commit_log and self.broker_role == "SLAVE":
-            raise self.refused(
-                "brokerRole", "with enableDLegerCommitLog the group says who is the master: leave it out"
-            )
-        if self.broker_role == "SLAVE":
-            if self.broker_id <= MASTER_ID:
-                raise self.refused("brokerId", "a SLAVE has an id above 0 that no other slave of its brokerName has")
-        elif self.broker_id != MASTER_ID:
-            if self.enable_dleger_commit_log:
-                raise self.refused("brokerId", "with enableDLegerCommitLog the group says who has which: leave it out")
-            raise self.refused("brokerId", f"a {self.broker_role} has brokerId {MASTER_ID}")
+        if not self.enable_dleger_commit_log:
+            self._check_role()
         for key in ("brokerName", "brokerClusterName"):
             if any(c.isspace() or c in ",;" for c in self.get(key)):
                 raise self.refused(key, "must have no blanks, commas or semicolons")
@@ -941,6 +937,20 @@ class BrokerSettings(AclSettings):
             fault = "this topic is the broker's own: name another one"
         if fault is not None:
             raise self.refused("msgTraceTopicName", fault)
+
+    def _check_role(self) -> None:
+        if self.broker_role == "SLAVE":
+            if self.broker_id <= MASTER_ID:
+                raise self.refused("brokerId", "a SLAVE has an id above 0 that no other slave of its brokerName has")
+        elif self.broker_id != MASTER_ID:
+            raise self.refused("brokerId", f"a {self.broker_role} has brokerId {MASTER_ID}")
+
+    def left_to_group(self) -> list[str]:
+        """What is set, as ``key=value``, and means nothing where a group says who is what.
+
+        It is accepted: request 25 has a member of Java's write what it is at that time, SLAVE and 2, into its file.
+        """
+        return [f"{key}={self.get(key)}" for key in _OF_PAIRS if self.get(key) != self._by_key[key].default]
 
     def _one_of(self, key: str, allowed: tuple[str, ...]) -> None:
         if self.get(key) not in allowed:

@@ -194,11 +194,19 @@ class Leading:
     def preferred(self, now: float) -> str | None:
         """Who ought to lead instead, and could."""
         members = self._members
-        if now < self.preferred_at or members.preferred in (None, members.me) or self.heir is not None:
+        if now < self.preferred_at or not members.preferred or members.me in members.preferred or self.heir is not None:
             return None
-        progress = self.progress[members.preferred or ""]
-        near = progress.match is not None and self._path.end - progress.match.end <= members.near
-        if not near or progress.returning or now - progress.heard >= members.election:
+        # Of several, the one that has most (as in DLedger).
+        lacking = {one: behind for one in members.preferred if (behind := self._lacks(one, now)) is not None}
+        if not lacking:
             return None
         self.preferred_at = now + members.patience
-        return members.preferred
+        return min(lacking, key=lambda one: lacking[one])
+
+    def _lacks(self, one: str, now: float) -> int | None:
+        """Bytes that somebody lacks who could lead; None where it could not."""
+        members, progress = self._members, self.progress[one]
+        if progress.match is None or progress.returning or now - progress.heard >= members.election:
+            return None
+        behind = self._path.end - progress.match.end
+        return behind if behind <= members.near else None

@@ -22,8 +22,8 @@ class Members:
     voters: tuple[str, ...]
     #: Ids of those that only follow.
     learners: tuple[str, ...] = ()
-    #: Who is to lead while it can (``preferredLeaderId``).
-    preferred: str | None = None
+    #: Who are to lead while one of them can (``preferredLeaderId``).
+    preferred: tuple[str, ...] = ()
     #: Without a word of the leader, a member wants to be elected after this, and less than twice as long; a leader that
     #: does not hear of a majority for so long is none any more.
     election: float = 1.0
@@ -45,8 +45,9 @@ class Members:
         object.__setattr__(self, "majority", len(self.voters) // 2 + 1)
         if len(set(ids)) != len(ids) or not self.voters or self.me not in ids:
             raise ConfigError(f"{self.me} is not once among the members {', '.join(ids) or '(none)'}")
-        if self.preferred is not None and self.preferred not in self.voters:
-            raise ConfigError(f"the preferred leader {self.preferred} is none of {', '.join(self.voters)}")
+        for one in self.preferred:
+            if one not in self.voters:
+                raise ConfigError(f"the preferred leader {one} is none of {', '.join(self.voters)}")
         if not 0 < self.heartbeat < self.election or min(self.span, self.window) < 1:
             raise ConfigError("a leader's heartbeat is shorter than an election, and spans have bytes")
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
+from rmq.broker.roles.role import Role
 from rmq.broker.settings import BrokerSettings
 from rmq.broker.store.settings import StoreSettings
 from rmq.broker.topics.table import TopicTable
@@ -29,13 +31,22 @@ class ConfigAdmin:
     """Handlers of 25 and 26.
 
     :param store: the store's copy of the settings it reads while running.
+    :param role: what the broker is now.
     """
 
-    def __init__(self, world: World, settings: BrokerSettings, topics: TopicTable, store: StoreSettings) -> None:
+    def __init__(
+        self,
+        world: World,
+        settings: BrokerSettings,
+        topics: TopicTable,
+        store: StoreSettings,
+        role: Callable[[], Role],
+    ) -> None:
         self._world = world
         self._settings = settings
         self._topics = topics
         self._store = store
+        self._role = role
         self._writing = asyncio.Lock()
         self._version = DataVersion(counter=0, timestamp=world.clock.now_ms())
         settings.on_update.append(self._applied)
@@ -108,9 +119,15 @@ class ConfigAdmin:
     def _told_besides(self) -> dict[str, str]:
         """Java's keys that are no settings here, but that its tools look for: exportConfigs ends where one is missing.
 
-        What they say is so, whatever a file gives them.
+        What they say is so, whatever a file gives them; in a group that elects its master, what a member is, too.
         """
+        role = self._role()
+        of_group = {
+            "brokerId": str(role.broker_id),
+            "brokerRole": "SYNC_MASTER" if role.leads else "SLAVE",
+        }  # as Java's DLedger brokers tell it
         return {
+            **(of_group if self._settings.enable_dleger_commit_log else {}),
             "filterServerNums": "0",
             "useTLS": "true" if self._settings.tls_enable else "false",
             # exportMetrics prints it as cpuNum: Java has as many of these threads as it has processors.

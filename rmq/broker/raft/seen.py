@@ -70,7 +70,7 @@ class GroupView:
         """The whole group."""
         peers, end = self._peers, self._log.end
         found = GroupInfo(group=peers.group, me=peers.members.me, role="stopped", end=end, trouble=self.missing)
-        found.preferred = peers.members.preferred
+        found.preferred = ";".join(peers.members.preferred) or None
         if self.member is None:
             found.members = [GroupMember(id=one, addr=self._listens(one)) for one in peers.members.others]
             return found

@@ -64,7 +64,7 @@ def make_handlers(
         offset_admin,
         ResetAdmin(settings, topics, offsets, consumers, lookup, offset_admin),
         ClientRelay(settings, consumers, store.messages.at),
-        ConfigAdmin(ground.world, settings, topics, store.settings),
+        ConfigAdmin(ground.world, settings, topics, store.settings, lambda: roles().role),
         runtime,
         MessageAdmin(settings, store, consumers, lookup, tables.filters),
         StatisticsAdmin(stats),

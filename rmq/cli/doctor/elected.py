@@ -96,7 +96,7 @@ def _of_leader(where: str, leader: GroupInfo) -> Iterator[Finding]:
         elif one.connected:
             yield from _lag(where, one)
     preferred = leader.preferred
-    if preferred is not None and preferred != leader.me:
+    if preferred is not None and leader.me not in preferred.split(";"):
         what = f"{leader.me} leads, and {preferred} is the preferredLeaderId"
         yield judged(False, where, what, "it gets the lead when it is there and has come up to the others")
 

@@ -77,7 +77,7 @@ class Simulation:
         self._count = 0
         voters = tuple("abcde"[: random.choice((3, 3, 3, 5))])
         learners = ("z",) if random.random() < 0.2 else ()
-        preferred = random.choice((None, None, "a"))
+        preferred = random.choice(((), (), ("a",)))
         self.members: dict[str, SimMember] = {}
         for me in (*voters, *learners):
             of_me = Members(

@@ -44,7 +44,6 @@ def test_what_depends_on_the_machine_is_filled_in() -> None:
         ({"acl_enable": True}, "aclEnable"),
         ({"authentication_enabled": True}, "authenticationEnabled='true': access control is not available yet"),
         ({"authorization_enabled": True}, "authorizationEnabled='true': access control is not available yet"),
-        ({"enable_dleger_commit_log": True, "broker_role": "SLAVE"}, "brokerRole"),
         ({"broker_name": "a b"}, "brokerName"),
         ({"message_delay_level": "1s nonsense"}, "nonsense"),
         ({"message_delay_level": ""}, "messageDelayLevel='': no delay"),

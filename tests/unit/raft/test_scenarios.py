@@ -18,7 +18,7 @@ from rmq.raft.position import LogsParted, Position, TermPath
 class Group:
     """Members whose disks are fast and whose clocks agree; ``wire`` is what is on its way."""
 
-    def __init__(self, voters: str = "abc", learners: str = "", preferred: str | None = None) -> None:
+    def __init__(self, voters: str = "abc", learners: str = "", preferred: str = "") -> None:
         self.time = 0.0
         self.logs = {name: bytearray() for name in (*voters, *learners)}
         self.starts = dict.fromkeys(self.logs, 0)
@@ -30,7 +30,7 @@ class Group:
         draws = {name: 0.3 * number for number, name in enumerate(self.logs)}
         self.nodes = {
             name: RaftNode(
-                Members(name, tuple(voters), tuple(learners), preferred, heartbeat=0.25, span=4, window=64),
+                Members(name, tuple(voters), tuple(learners), tuple(preferred), heartbeat=0.25, span=4, window=64),
                 TermPath([Position(0, 0)], 0, 0), 0, None, 0.0, lambda name=name: draws[name],  # type: ignore[misc]
             )
             for name in self.logs
@@ -233,6 +233,31 @@ def test_a_preferred_leader_gets_the_lead_once_it_is_near() -> None:
     assert group.leaders == ["c"]
 
 
+def test_of_several_preferred_leaders_the_one_leads_that_has_most() -> None:
+    group = Group(preferred="bc")
+    group.away = {"b"}
+    group.run(6)
+    assert group.leaders == ["c"]
+    group.away = set()
+    group.run(12)
+    assert group.leaders == ["c"]
+    group.away = {"c"}
+    group.run(6)
+    assert group.leaders == ["b"]
+
+
+def test_of_preferred_leaders_that_are_there_the_nearest_gets_the_lead() -> None:
+    group = elected(preferred="bc")
+    group.say("a", b"data")
+    leading = group.nodes["a"]._leading
+    assert leading is not None
+    assert leading.preferred(group.time + 60) is None
+    for one, end in (("b", 2), ("c", 3)):
+        leading.progress[one].match = Position(1, end)
+        leading.progress[one].heard = group.time + 60
+    assert leading.preferred(group.time + 60) == "c"
+
+
 def test_a_learner_follows_and_is_never_counted_or_asked() -> None:
     group = elected(learners="z")
     group.away = {"b", "c"}
@@ -355,7 +380,7 @@ def test_strangers_are_ignored() -> None:
     [
         ({"me": "x"}, "x is not once among the members"),
         ({"voters": ("a", "a", "b")}, "a is not once among"),
-        ({"preferred": "q"}, "the preferred leader q is none of"),
+        ({"preferred": ("q",)}, "the preferred leader q is none of"),
         ({"heartbeat": 2.0}, "a leader's heartbeat is shorter"),
     ],
 )

@@ -193,6 +193,32 @@ async def test_a_plain_broker_has_nothing_to_give() -> None:
 
 
 @in_virtual_time
+async def test_a_file_that_javas_member_has_written_starts_one(caplog: pytest.LogCaptureFixture) -> None:
+    """Request 25 has Java's broker write what it is at that time; the group says who is what."""
+    cluster = GroupCluster(seed=7)
+    cluster.waits = True
+    async with cluster, AdminClient(namesrv=cluster.namesrv_addr) as admin:
+        await cluster.begin("n0", brokerRole="SYNC_MASTER", brokerId="0")
+        await cluster.begin("n1", brokerRole="SLAVE", brokerId="2", haAckSlaves="2")
+        await cluster.begin("n2", brokerRole="SLAVE", brokerId="3")
+        leader = await cluster.led_by()
+        told = [record.getMessage() for record in caplog.records if "the group says" in record.getMessage()]
+        assert told == [
+            "brokerRole=SYNC_MASTER: without effect, since the group says who is the master",
+            "brokerRole=SLAVE, brokerId=2, haAckSlaves=2: without effect, since the group says who is the master",
+            "brokerRole=SLAVE, brokerId=3: without effect, since the group says who is the master",
+        ]
+        await eventually(lambda: cluster.members[leader].roles.role.leads)
+        for name in cluster.names:
+            is_what = ("SYNC_MASTER", "0") if name == leader else ("SLAVE", str(int(name[1:]) + 1))
+            lines = (await admin.broker_config(address(cluster, name))).splitlines()
+            assert [line for line in lines if line.startswith(("brokerRole=", "brokerId="))] == [
+                f"brokerId={is_what[1]}",
+                f"brokerRole={is_what[0]}",
+            ]
+
+
+@in_virtual_time
 async def test_how_a_group_is() -> None:
     async with GroupCluster(seed=6, settings={"preferredLeaderId": "n2"}) as cluster:
         await eventually(lambda: cluster.leader() == "n2", 30)

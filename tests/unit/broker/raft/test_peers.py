@@ -27,7 +27,7 @@ def test_javas_sample() -> None:
     assert (peers.group, peers.members.me, peers.members.voters) == ("RaftNode00", "n1", ("n0", "n1", "n2"))
     assert peers.at["n2"] == ("127.0.0.1", 40913)
     assert peers.follower_id == 2
-    assert peers.members.preferred is None
+    assert peers.members.preferred == ()
 
 
 def test_the_group_is_named_after_its_broker() -> None:
@@ -41,7 +41,8 @@ def test_the_group_is_named_after_its_broker() -> None:
         ("dLegerPeers", "n0-a:1;n1-b:1;n1-c:1"), ("dLegerPeers", "n0-a:1;n1-a:1;n2-c:1"),
         ("dLegerPeers", "n0-a:1;n1-b:1;n2-c:1;n3-d:1"), ("dLegerPeers", "n0-a:1;n1-b:x;n2-c:1"),
         ("dLegerPeers", "n0-a:1;n00-b:1;n1-c:1"), ("dLegerSelfId", "n7"), ("dLegerSelfId", ""),
-        ("preferredLeaderId", "n9"), ("brokerRole", "SLAVE"), ("brokerId", "1"),
+        ("preferredLeaderId", "n9"), ("preferredLeaderId", "n1;n9"), ("preferredLeaderId", "n1,n2"),
+        ("dLegerPeers", "n0-a:1;n1-0.0.0.0:1;n2-c:1"), ("dLegerPeers", "n0-[::]:1;n1-b:1;n2-c:1"),
         ("dLegerPeers", "n0-a:1;n1-10.0.0.300:1;n2-c:1"), ("dLegerPeers", "n0-a:1;n1-b c:1;n2-c:1"),
         ("dLegerPeers", "n0-a:1;n1-b:10911;n2-c:1"), ("dLegerPeers", "n0-a:1;n1-b:10909;n2-c:1"),
     ],
@@ -66,7 +67,15 @@ def test_what_makes_no_group_is_refused_with_its_key(key: str, value: str) -> No
         ("dLegerPeers", "n0-a;n1-b:1;n2-c:1", "'a' is no address: write host:port"),
         ("dLegerSelfId", "n7", "is none of the members n0, n1, n2 of dLegerPeers"),
         ("dLegerPeers", "n0-a:1;n1-b:10911;n2-c:1", "clients are served on the port of n1"),
-        ("brokerId", "2", "the group says who has which: leave it out"),
+        ("dLegerPeers", " ", "name the members, the same at all: n0-host:port;n1-host:port;n2-host:port"),
+        (
+            "dLegerPeers",
+            "n0-a:1",
+            "names 1 member: a group has 3, 5 or 7; one broker alone is a plain one, with enable",
+        ),
+        ("dLegerSelfId", "", "say which of n0, n1, n2 this broker is"),
+        ("dLegerPeers", "n0-0.0.0.0:1;n1-b:1;n2-c:1", "'n0-0.0.0.0:1' is nowhere: give the address at which others"),
+        ("preferredLeaderId", "n1;n9", "n9 is none of the members n0, n1, n2 of dLegerPeers"),
     ],
 )
 def test_a_mistake_is_one_clear_line(key: str, value: str, what: str) -> None:
@@ -82,5 +91,18 @@ def test_a_mistake_is_one_clear_line(key: str, value: str, what: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_samples_of_java_have_no_role() -> None:
-    settings(brokerRole="SYNC_MASTER").validate()
+def test_several_may_be_preferred() -> None:
+    """As DLedger reads it."""
+    assert Peers.of(settings(preferredLeaderId="n2; n0")).members.preferred == ("n2", "n0")
+
+
+@pytest.mark.parametrize(
+    ("role", "number"), [("SYNC_MASTER", "0"), ("SLAVE", "2"), ("SLAVE", "0"), ("ASYNC_MASTER", "-1")]
+)
+def test_the_group_says_who_is_what_whatever_a_file_says(role: str, number: str) -> None:
+    """Request 25 has a member of Java's write into its file what it is at that time."""
+    made = settings(brokerRole=role, brokerId=number)
+    made.validate()
+    assert Peers.of(made).follower_id == 2
+    told = [] if role == "ASYNC_MASTER" else [f"brokerRole={role}"]
+    assert made.left_to_group() == told + ([] if number == "0" else [f"brokerId={number}"])
