@@ -39,6 +39,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds: before the first round, between two, and for one answer.
 _FIRST, _PERIOD, _TIMEOUT = 3.0, 10.0, 5.0
+#: Seconds after which the end that a master told says nothing of what is there now.
+_STALE = 3 * _PERIOD
 #: The same in a group that elects its master.
 _GROUP_FIRST, _GROUP_PERIOD = 0.5, 1.0
 #: Seconds between two rounds, at least, for topics that nobody has told of; and how many of them the master is
@@ -124,6 +126,7 @@ class MetadataSync:
         self._known = True
         #: Where the master's log ended when it was asked last; None before the first time.
         self._master_end: int | None = None
+        self._told_at = 0.0
         #: Topics whose messages have come, and no word of them, with the queues that they need: to be asked for at
         #: once, and asked for in vain.
         self._lacking: dict[str, int] = {}
@@ -204,8 +207,15 @@ class MetadataSync:
 
     @property
     def behind(self) -> int | None:
-        """Bytes that the log here lacks of the master's, as that was when it was asked last; None before that."""
-        return None if self._master_end is None else max(0, self._master_end - self._log.end)
+        """Bytes that the log here lacks of the master's, as that was when it was asked last.
+
+        None before that, and where it has not said so for some rounds, or nobody knows who it is: it may have more now.
+        """
+        if self._master_end is None or self._master() is None:
+            return None
+        if self._clock.monotonic() - self._told_at > _STALE:
+            return None
+        return max(0, self._master_end - self._log.end)
 
     @property
     def behind_seconds(self) -> int | None:
@@ -295,7 +305,7 @@ class MetadataSync:
             table.trouble.failed(error)
             return False
         conn = self._client.connected(master)
-        self._master_end = end
+        self._master_end, self._told_at = end, self._clock.monotonic()
         while self._arrived_end < end:
             if conn is None or conn.closed:
                 return False  # what it had may never come

@@ -103,6 +103,11 @@ async def test_the_metrics_of_a_slave_say_how_far_it_is() -> None:
         assert [value for _, _, value in told["rmq_slave_behind_bytes"]] == [0]
         _, families = await scene.master.metrics.page({})
         assert "rmq_slave_behind_bytes" not in {family.name for family in families}
+        await scene.master.stop()
+        await asyncio.sleep(4 * ROUND)  # it may have had more: nobody knows how far the slave is behind
+        _, families = await scene.slave.metrics.page({})
+        assert not {"rmq_slave_behind_bytes", "rmq_slave_behind_seconds"} & {family.name for family in families}
+        assert scene.slave.roles.figures() == {"brokerRole": "slave", "masterHAAddress": "unknown"}
 
 
 @pytest.mark.parametrize("sample", sorted(path.relative_to(CONF) for path in CONF.glob("2m-*/*.properties")), ids=str)
