@@ -403,8 +403,10 @@ class RaftDriver:
             self._effects.extend(node.stored(last))
 
     def _became(self, role: Role, term: int, leader: str | None) -> None:
+        before, self.leader = self.leader, leader
         self.leads = term if role is Role.LEADER else None
-        self.leader = leader
+        if leader is None and before is not None:
+            log.info("%s leads the group no longer, as far as is heard here", before)
         if role is Role.LEADER:
             self.won += 1
             log.info("this member leads the group in term %d, from offset %d on", term, self._commit_log.end)

@@ -11,6 +11,7 @@ from rmq.broker.parts import Ground
 from rmq.broker.raft.changes import TableChanges
 from rmq.broker.raft.driver import RaftDriver
 from rmq.broker.raft.introductions import Introductions
+from rmq.broker.raft.leaderless import Leaderless
 from rmq.broker.raft.links import Links
 from rmq.broker.raft.met import Meetings
 from rmq.broker.raft.peers import Peers
@@ -28,8 +29,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds between two looks whether a leader's log is committed and dispatched, and until a change is tried again.
 _LOOK, _AGAIN = 0.02, 0.5
-#: Seconds between two notes in the files of tables how far they are.
-_NOTED = 60.0
+#: Seconds between two notes in the files of tables how far they are, and between two looks whether anybody leads.
+_NOTED, _WATCHED = 60.0, 1.0
 #: Seconds that a stop waits for another member to lead.
 _HANDOVER = 1.5
 
@@ -56,6 +57,7 @@ class Group:
         self._changed = asyncio.Event()
         self._master = False
         self._trouble = Trouble(ground.world.clock, log, "following the election", "it is tried again")
+        self._leaderless = Leaderless(ground.world.clock, members.election)
 
     # -- life
 
@@ -114,6 +116,7 @@ class Group:
         self.member.links.start()
         self.tasks.serve(self._follow(self.member.driver), "follow")
         self.tasks.every(_NOTED, self._changes.note, "positions of tables", first=_NOTED)
+        self.tasks.every(_WATCHED, self._watch, "watch for a leader", first=_WATCHED)
 
     async def stop(self) -> None:
         """Take part in nothing any more."""
@@ -147,6 +150,9 @@ class Group:
         """The owners of its services; :meth:`load` is done."""
         member = self.member
         return (self.tasks,) if member is None else (self.tasks, member.driver.tasks, member.links.tasks)
+
+    def _watch(self) -> None:
+        self._leaderless.look(self.view.leaderless)
 
     # -- members
 

@@ -16,6 +16,7 @@ from rmq.raft.effects import Role
 
 __all__ = ["GroupView", "Member"]
 
+_NO_LEADER = "the group has no leader"
 #: What others know as one: whether it only asks, or is asking already, is over within milliseconds.
 _NAMES = {Role.PRE_CANDIDATE: "candidate"}
 
@@ -142,10 +143,28 @@ class GroupView:
         if len(refused) == len(self._peers.members.others):
             return f"no other member takes this one: {next(iter(refused.values()))}"
         if driver.leads is None and driver.leader is None:
-            return "the group has no leader"
+            return _NO_LEADER
         if driver.returning:
             return f"this member has lost its disk, and gets the log from the others: it has {self._log.end} bytes"
         return None
+
+    @property
+    def leaderless(self) -> str | None:
+        """Why nobody leads, as far as can be told here; None where somebody does, or this member has said why it stands
+        aside.
+        """
+        why = self.missing
+        if self.member is None:
+            return None
+        driver, links, _ = self.member
+        if driver.parted is not None or driver.returning or driver.leader is not None:
+            return None
+        if why == _NO_LEADER:
+            members = self._peers.members
+            away = [one for one in members.others if one not in links.connected]
+            who = f"{', '.join(away)} not connected" if away else "all members are connected, and their logs say why"
+            why += f": {who}; {members.majority} of {len(members.voters)} have to hear each other"
+        return why
 
     def lacks(self, behind: int | None) -> str | None:
         """What it has not got yet of what it missed before its start; later on it may be behind now and then.

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
+
+import pytest
 
 from rmq.aio import Producer
 from rmq.client.message import Message
@@ -69,6 +72,49 @@ async def test_a_member_is_ready_while_it_knows_who_leads() -> None:
         await cluster.led_by()
         await asyncio.sleep(3)
         assert [app._missing() for app in cluster.members.values()] == [None] * 2
+
+
+def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What members have said of a group without a leader, since the last time."""
+    lines = [one.getMessage() for one in caplog.records if one.name == "rmq.broker.raft.leaderless"]
+    caplog.clear()
+    return lines
+
+
+@in_virtual_time
+async def test_the_log_says_that_nobody_leads_and_not_often(caplog: pytest.LogCaptureFixture) -> None:
+    async with GroupCluster(seed=12) as cluster:
+        leader = await cluster.led_by()
+        one, other = (name for name in cluster.names if name != leader)
+        await asyncio.sleep(60)
+        assert said(caplog) == []
+        await cluster.kill(leader)
+        await eventually(lambda: cluster.leader() is not None)
+        await asyncio.sleep(60)
+        assert said(caplog) == []  # an election is nothing to be told of
+        left = cluster.leader()
+        away = sorted((leader, one if left == other else other))
+        await cluster.kill(away[0] if away[0] != leader else away[1])
+        await asyncio.sleep(150)
+        lines = said(caplog)
+        what = f"the group has no leader: {', '.join(away)} not connected; 2 of 3 have to hear each other"
+        assert [line.partition(" s: ")[2] for line in lines] == [what] * 3
+        assert [int(re.findall(r"for (\d+) s", line)[0]) for line in lines] == [3, 63, 123]
+
+
+@in_virtual_time
+async def test_the_log_says_who_was_never_met(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = GroupCluster(seed=2)
+    cluster.waits = True
+    async with cluster:
+        await cluster.begin("n0")
+        await asyncio.sleep(10)
+        assert said(caplog) == [
+            "no message has been taken here for 3 s: the group begins once every member was met: n1, n2 never was"
+        ]
+        for name in ("n1", "n2"):
+            await cluster.begin(name)
+        await cluster.led_by()
 
 
 @in_virtual_time
