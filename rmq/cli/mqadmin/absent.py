@@ -18,9 +18,9 @@ from rmq.client.admin import AdminClient
 from rmq.client.admin.nameservers import ORDER_TOPIC_CONFIG
 from rmq.protocol.bodies.cluster import ClusterInfo
 from rmq.protocol.errors import ResponseError
-from rmq.protocol.names import DEPARTED_BROKERS
+from rmq.protocol.names import DEPARTED_BROKERS, MASTER_ID
 
-__all__ = ["departed", "known_elsewhere", "miss_absent", "nobody", "ordered_elsewhere"]
+__all__ = ["departed", "known_elsewhere", "masters_away", "miss_absent", "nobody", "ordered_elsewhere"]
 
 _HOW = {
     "silent": "the name server has heard nothing of it for two minutes",
@@ -43,6 +43,19 @@ def nobody(info: ClusterInfo) -> int:
         return 0
     complain("no broker is registered at this name server: start one, with namesrvAddr set to it")
     return NOT_FOUND
+
+
+def masters_away(info: ClusterInfo, names: Container[str]) -> dict[str, str]:
+    """Of these brokers, those of which slaves are registered alone: nothing is sent to them, and nobody would see it.
+
+    :param names: their brokerNames.
+    """
+    why = "slaves of its name are registered, and no master: nothing is sent to it (rmq doctor says what to do)"
+    return {
+        f"the master of {name}": why
+        for name, broker in sorted(info.broker_addr_table.items())
+        if name in names and MASTER_ID not in broker.broker_addrs
+    }
 
 
 async def known_elsewhere(admin: AdminClient, info: ClusterInfo | None = None) -> dict[str, str]:

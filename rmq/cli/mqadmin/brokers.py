@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import click
 
-from rmq.cli.mqadmin.absent import miss_absent, nobody
+from rmq.cli.mqadmin.absent import masters_away, miss_absent, nobody
 from rmq.cli.mqadmin.failures import NotFound
 from rmq.cli.mqadmin.session import AdminClient, Output, admin_command, broker_or_cluster, one_of
 from rmq.cli.mqadmin.text import cut
@@ -52,6 +52,7 @@ async def _cluster_list(admin: AdminClient, out: Output, more: bool, only: str |
         if (broker := info.broker_addr_table.get(name)) is not None
         for broker_id, addr in sorted(broker.broker_addrs.items())
     ]
+    out.missing.update(masters_away(info, {name for _, name, *_ in brokers}))
     answers = await admin.broker_runtime_stats_of([addr for *_, addr in brokers])
     out.lacks(answers)
     rows = [(*broker, answers.found.get(broker[3], {})) for broker in brokers]
