@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import os
 import socket
 import ssl
+import struct
 import time
 from typing import Protocol
 
-__all__ = ["Dial", "RealDial", "Wire"]
+__all__ = ["Dial", "RealDial", "Wire", "is_own_end"]
 
 #: Bytes the kernel may hold of an answer while the last one is decoded.
 _RECEIVE_BUFFER = 4 << 20
 #: Bytes read ahead of what is asked for: a short answer comes whole, with one call of the system for all its parts.
 _AHEAD = 64 << 10
+
+
+def is_own_end(opened: socket.socket) -> bool:
+    """Whether a connection that was opened is one to itself; it leaves nothing behind when it is closed then.
+
+    Where nobody listens at a port of this machine, and the kernel chooses that port for the end here, TCP connects the
+    two: something seems to answer there, and who is to listen there is kept out for as long as it lasts. Whoever tries
+    again and again gets there within minutes: ports of Java's DLedger samples are among those that the kernel chooses.
+    """
+    try:
+        if opened.getsockname() != opened.getpeername():
+            return False
+    except OSError:  # the other side, whoever that was, has gone already
+        return False
+    with contextlib.suppress(OSError):
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    return True
 
 
 class Wire(Protocol):
@@ -96,6 +117,8 @@ class RealDial:
     ) -> Wire:
         opened = socket.create_connection((host.strip("[]"), port), timeout)
         try:
+            if is_own_end(opened):
+                raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)

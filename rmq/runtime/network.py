@@ -6,12 +6,14 @@ import asyncio
 import contextlib
 import errno
 import http.client
+import os
 import socket
 import ssl
 import sys
 import urllib.parse
 from collections.abc import Callable, Sequence
 
+from rmq.runtime.dial import is_own_end
 from rmq.runtime.world import Listener, Offload, Reserved
 
 __all__ = ["RealNetwork"]
@@ -143,6 +145,9 @@ class RealNetwork:
         # asyncio sets TCP_NODELAY itself.
         handle = transport.get_extra_info("socket")
         if handle is not None:
+            if is_own_end(handle):
+                transport.abort()
+                raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
             with contextlib.suppress(OSError):
                 handle.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             if sys.platform == "linux":

@@ -6,9 +6,11 @@ import asyncio
 import errno
 import socket
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 
+from rmq.runtime.dial import RealDial
 from rmq.runtime.world import World
 
 
@@ -79,3 +81,31 @@ async def test_a_port_whose_neighbour_is_taken_is_not_chosen(monkeypatch: pytest
 async def test_a_host_that_is_not_here_has_no_ports() -> None:
     with pytest.raises(OSError, match="assign"):
         await World.real().network.reserve("192.0.2.1", (1,))
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        return int(other.getsockname()[1])
+
+
+async def test_a_connection_to_itself_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel chooses the port for the end here that nobody listens at: it keeps nobody from listening there."""
+    network, loop, port = World.real().network, asyncio.get_running_loop(), _free_port()
+    connect = loop.create_connection
+    from_there = partial(connect, local_addr=("127.0.0.1", port))
+    monkeypatch.setattr(loop, "create_connection", from_there)
+    with pytest.raises(ConnectionRefusedError):
+        await network.connect(asyncio.Protocol, "127.0.0.1", port)
+    await asyncio.sleep(0)
+    with socket.socket() as other:  # not even as what a connection leaves for a minute
+        other.bind(("127.0.0.1", port))
+
+
+def test_a_connection_to_itself_that_blocks_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = _free_port()
+    from_there = partial(socket.create_connection, source_address=("127.0.0.1", port))
+    monkeypatch.setattr(socket, "create_connection", from_there)
+    with pytest.raises(ConnectionRefusedError):
+        RealDial().connect("127.0.0.1", port, 1.0)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", port))
