@@ -367,7 +367,7 @@ class BrokerApp:
         except OSError as error:
             raise ConfigError(
                 f"the broker cannot listen on {host or '*'}:{port}: {error.strerror or error}: "
-                "stop what listens there, or set another listenPort or bindAddress"
+                "stop what has it, or set another listenPort or bindAddress"
             ) from error
 
     def _repeat(self) -> None:

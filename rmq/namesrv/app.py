@@ -130,7 +130,7 @@ class NamesrvApp:
             where = f"{host or '*'}:{port}"
             raise ConfigError(
                 f"the nameserver cannot listen on {where}: {error.strerror or error}: "
-                "stop what listens there, or set another listenPort or bindAddress"
+                "stop what has it, or set another listenPort or bindAddress"
             ) from error
 
     async def stop(self) -> list[str]:

@@ -13,6 +13,7 @@ import sys
 import urllib.parse
 from collections.abc import Callable, Sequence
 
+from rmq.runtime import patience
 from rmq.runtime.dial import is_own_end
 from rmq.runtime.world import Listener, Offload, Reserved
 
@@ -23,6 +24,12 @@ _HTTP_BODY_LIMIT = 1 << 20
 _SILENCE_MS = 20_000
 #: Ports of the kernel's choice that are tried for one that is free together with those beside it.
 _CHOICES = 1000
+#: Seconds for what has a port to answer at it.
+_PROBE = 1.0
+_NOBODY = (
+    "and nobody answers there: a connection that was opened here may have the port, now or within the last minute "
+    "(net.ipv4.ip_local_reserved_ports keeps ports from those)"
+)
 
 
 class _Listening:
@@ -98,7 +105,12 @@ class RealNetwork:
         listening = self._kept.pop((host, port), None)
         if listening is None:
             family, where = await self._bind_address(host, port)
-            listening = _bound_socket(family, where)
+            try:
+                listening = _bound_socket(family, where)
+            except OSError as error:
+                if error.errno == errno.EADDRINUSE and await self._is_silent(family, where):
+                    raise OSError(errno.EADDRINUSE, f"{os.strerror(errno.EADDRINUSE)}, {_NOBODY}") from error
+                raise
         else:
             # What it accepts is to keep nobody from this port later.
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -124,6 +136,23 @@ class RealNetwork:
             raise OSError(errno.EADDRNOTAVAIL, f"{host} is no address of this machine")
         family, _, _, _, where = found[0]
         return family, (str(where[0]), int(where[1]))
+
+    @staticmethod
+    async def _is_silent(family: socket.AddressFamily, where: tuple[str, int]) -> bool:
+        """Whether a port that is taken refuses who connects: what has it does not listen."""
+        host, port = where
+        if host in ("::", "0.0.0.0"):
+            family, host = socket.AF_INET, "127.0.0.1"
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setblocking(False)
+            try:
+                async with patience.timeout(_PROBE):
+                    await asyncio.get_running_loop().sock_connect(probe, (host, port))
+            except ConnectionRefusedError:
+                return True
+            except OSError:  # a timeout, too
+                return False
+            return is_own_end(probe)
 
     async def connect(
         self,

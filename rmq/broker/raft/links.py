@@ -94,7 +94,7 @@ class Links:
         except OSError as error:
             raise ConfigError(
                 f"dLegerPeers: the broker cannot listen for its group on {host}:{port}: {error.strerror or error}: "
-                "stop what listens there, or give this member another address, in the dLegerPeers of all"
+                "stop what has it, or give this member another address, in the dLegerPeers of all"
             ) from error
 
     def start(self) -> None:

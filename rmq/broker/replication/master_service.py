@@ -78,7 +78,7 @@ class MasterReplication:
         except OSError as error:
             raise ConfigError(
                 f"the broker cannot listen for its slaves on {settings.bind_address or '*'}:{port}, which is "
-                f"listenPort + 1: {error.strerror or error}: stop what listens there, or set another listenPort"
+                f"listenPort + 1: {error.strerror or error}: stop what has it, or set another listenPort"
             ) from error
         store.acks.has_replica = self._has_replica
         self._sample()

@@ -109,3 +109,14 @@ def test_a_connection_to_itself_that_blocks_is_none(monkeypatch: pytest.MonkeyPa
         RealDial().connect("127.0.0.1", port, 1.0)
     with socket.socket() as other:
         other.bind(("127.0.0.1", port))
+
+
+async def test_a_port_that_a_connection_has_is_told_from_one_where_somebody_listens() -> None:
+    network = World.real().network
+    with socket.create_server(("127.0.0.1", 0)) as other, socket.create_connection(other.getsockname()) as one:
+        with pytest.raises(
+            OSError, match="in use, and nobody answers there: a connection that was opened here may have"
+        ):
+            await network.listen(asyncio.Protocol, "127.0.0.1", one.getsockname()[1])
+        with pytest.raises(OSError, match=r"in use$"):
+            await network.listen(asyncio.Protocol, "127.0.0.1", other.getsockname()[1])
