@@ -129,7 +129,7 @@ def test_the_compose_file_of_a_group_makes_a_group() -> None:
             settings = BrokerSettings.from_sources(env=service["environment"])
             settings.validate()
             peers = Peers.of(settings)
-            assert (peers.members.me, settings.broker_ip1, peers.at[name]) == (name, address, (address, 40911))
+            assert (peers.members.me, settings.broker_ip1, peers.at[name]) == (name, address, (address, 10912))
             assert service["command"] == ["mqbroker", "-n", "namesrv:9876;namesrv-b:9876"]
             made[name] = peers.group, settings.broker_name, peers.at
     assert len(set(places)) == len(places)
