@@ -37,7 +37,7 @@ from rmq.protocol.headers.namesrv import (
     WipeWritePermOfBrokerResponse,
 )
 from rmq.remoting.conn import Conn
-from rmq.remoting.limits import Rationed
+from rmq.remoting.limits import Rationed, Repeated
 from rmq.remoting.router import SHORT, handles
 from rmq.runtime.world import Clock
 
@@ -85,6 +85,7 @@ class BrokerService:
     def __init__(self, routes: RouteTable, kv: KVConfig, clock: Clock, settings: NamesrvSettings) -> None:
         self._settings = settings
         self._refusals = Rationed(clock)
+        self._rivals = Repeated(clock)
         self._routes = routes
         self._kv = kv
         self._clock = clock
@@ -170,7 +171,8 @@ class BrokerService:
         for notice in registered.notices:
             log.info("%s", notice)
         if registered.rival is not None:
-            log.warning("%s", registered.rival)
+            # Two of one id take each other's place with each registration.
+            self._rivals.say(registered.rival, log.warning, "%s", registered.rival)
         order = self._kv.table(ORDER_TOPIC_CONFIG)
         return request.reply(
             ResponseCode.SUCCESS,

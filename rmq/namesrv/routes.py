@@ -201,7 +201,9 @@ class RouteTable:
             notices.append(f"{what.broker_name} id {what.broker_id} moved from {before} to {what.addr}")
             return None
         self._displaced[what.broker_name, what.broker_id] = before, live
-        another = "brokerName, or make it the other's slave" if what.broker_id == MASTER_ID else "brokerId"
+        another = "brokerId (a member of a group that elects its master: another dLegerSelfId)"
+        if what.broker_id == MASTER_ID:
+            another = "brokerName, or make it the other's slave"
         return (
             f"{what.broker_name} id {what.broker_id} at {what.addr} takes the place of the one at {before}, "
             f"which has not gone: if both run, give one of them another {another}"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 from rmq.protocol.frame import MAX_FRAME, MAX_HEADER
 from rmq.runtime.world import Clock
 
-__all__ = ["MAX_FRAME", "Limits", "Rationed"]
+__all__ = ["MAX_FRAME", "Limits", "Rationed", "Repeated"]
 
 
 @dataclass(slots=True)
@@ -105,3 +105,37 @@ class Rationed:
         """`` (n more like it)`` for the lines kept back, or nothing; starts counting anew."""
         count, self.suppressed = self.suppressed, 0
         return f" ({count} earlier ones not logged)" if count else ""
+
+
+class Repeated:
+    """Keeps one cause that comes again and again from filling the log: a line a minute, with how often it came since.
+
+    Causes of strangers are bounded, and all lines together rationed.
+
+    :param most: causes that are remembered.
+    """
+
+    __slots__ = ("_clock", "_most", "_ration", "_seconds", "_told")
+
+    def __init__(self, clock: Clock, seconds: float = 60.0, most: int = 64) -> None:
+        self._clock = clock
+        self._seconds = seconds
+        self._most = most
+        self._ration = Rationed(clock)
+        #: By cause: when it was told last, and how often it has come since.
+        self._told: dict[Hashable, tuple[float, int]] = {}
+
+    def say(self, cause: Hashable, write: Callable[..., None], form: str, *values: object) -> None:
+        """Write the line with a logger's method, unless that cause has had one within the minute."""
+        now = self._clock.monotonic()
+        before = self._told.pop(cause, None)
+        if before is not None and now - before[0] < self._seconds:
+            self._told[cause] = before[0], before[1] + 1
+            return
+        if len(self._told) >= self._most:
+            del self._told[next(iter(self._told))]
+        self._told[cause] = now, 0
+        again = (
+            "" if before is None or not before[1] else f" ({before[1]} times more in the last {now - before[0]:.0f} s)"
+        )
+        self._ration.say(write, form + "%s", *values, again)

@@ -35,6 +35,7 @@ from rmq.protocol.names import MASTER_ID
 from rmq.protocol.sysflags import PERM_READ_WRITE
 from rmq.remoting.client import RemotingClient, split_address
 from rmq.remoting.conn import Conn
+from rmq.remoting.limits import Repeated
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import World
 
@@ -123,6 +124,7 @@ class Registrar:
         self._links: dict[str, _Link] = {}
         self._fetched: list[str] = []
         self._complained: set[str] = set()
+        self._remarks = Repeated(world.clock)
         self._scheduled = False
         self._running = False
         # The body of the newest registration: (data version, permission, compressed) and bytes.
@@ -370,7 +372,9 @@ class Registrar:
         if answer.code != ResponseCode.SUCCESS:
             raise ResponseError(answer.code, answer.remark, link.address)
         if answer.remark:
-            log.warning("name server %s: %s", link.address, answer.remark)
+            self._remarks.say(
+                (link.address, answer.remark), log.warning, "name server %s: %s", link.address, answer.remark
+            )
         link.broker_id = broker_id
         told = answer.header(RegisterBrokerResponse)
         link.master = MasterAddresses(told.master_addr or None, told.ha_server_addr or None)

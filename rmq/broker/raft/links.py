@@ -19,7 +19,7 @@ from rmq.broker.store.trouble import Trouble
 from rmq.protocol import addresses
 from rmq.protocol.errors import ConfigError, ReplicationError, RMQError
 from rmq.raft.messages import Append, Message
-from rmq.remoting.limits import Rationed
+from rmq.remoting.limits import Repeated
 from rmq.remoting.tls import TlsMode
 from rmq.runtime import patience
 from rmq.runtime.tasks import TaskOwner
@@ -77,7 +77,7 @@ class Links:
         self._where: dict[str, addresses.Host] = {}
         self._in: dict[Incoming, None] = {}
         self._listener: Listener | None = None
-        self._refusals = Rationed(world.clock)
+        self._refusals = Repeated(world.clock)
         #: Others that do not take this member, and why.
         self.refused_by: dict[str, str] = {}
         #: What clients are told of the others, who said so when they connected.
@@ -301,13 +301,17 @@ class Links:
 
     def left_out(self, link: Incoming, error: ReplicationError) -> None:
         """What a leader tells of its log is nothing that can be used: that is read here, as it is without."""
-        self._refusals.say(log.warning, "%s is not believed, and its log is read instead: %s", link.peer, error)
+        self._refusals.say(
+            (link.host, str(error)), log.warning, "%s is not believed, and its log is read instead: %s", link.peer,
+            error,
+        )  # fmt: skip
 
     def refused(self, link: Incoming, error: RMQError) -> None:
         """Close a connection, and say why."""
         self._refusals.say(
-            log.warning, "the connection of %s to this member of the group is closed: %s", link.peer, error
-        )
+            (link.host, str(error)), log.warning, "the connection of %s to this member of the group is closed: %s",
+            link.peer, error,
+        )  # fmt: skip
         link.refuse(str(error))
 
 

@@ -137,9 +137,12 @@ class GroupView:
         driver, links, meetings = self.member
         if driver.parted is not None:
             return f"this member of the group has stopped: {driver.parted}"
-        if not self.member.takes_part:
-            return f"the group begins once every member was met: {', '.join(meetings.lacking)} never was"
         refused = links.refused_by
+        if not self.member.takes_part:
+            lacking = meetings.lacking
+            never = "never was" if len(lacking) == 1 else "never were"
+            why = next((f"; {refused[one]}" for one in lacking if one in refused), "")
+            return f"the group begins once every member was met: {', '.join(lacking)} {never}{why}"
         if len(refused) == len(self._peers.members.others):
             return f"no other member takes this one: {next(iter(refused.values()))}"
         if driver.leads is None and driver.leader is None:

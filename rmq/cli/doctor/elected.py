@@ -24,8 +24,10 @@ def of_elected(name: str, said: Mapping[int, tuple[str, GroupInfo | None]]) -> I
     if not _is_one(told):
         names = "; ".join(f"{where} is {group.me} of {group.group}" for where, group in told.items())
         what = f"more than one group is registered under this brokerName: clients are sent to either ({names})"
-        yield judged(True, name, what, "give one of them another brokerName, the same at all its members")
+        do = "give one of them another brokerName; members of one have the same dLegerGroup and ids in dLegerPeers"
+        yield judged(True, name, what, do)
         return
+    yield from _places(name, told)
     for where, group in said.values():
         if group is None:
             what = "it is registered beside members of a group under this brokerName, and is none"
@@ -45,14 +47,23 @@ def of_elected(name: str, said: Mapping[int, tuple[str, GroupInfo | None]]) -> I
 
 
 def _is_one(told: Mapping[str, GroupInfo]) -> bool:
-    """Whether all of them are members of the same group: they name the same, at the same addresses."""
-    places = {(one.id, one.addr) for group in told.values() for one in group.members}
-    names = {one for one, _ in places}
-    return (
-        len({(group.group, *sorted((group.me, *(one.id for one in group.members)))) for group in told.values()}) <= 1
-        and len(places) == len(names)
-        and len({group.me for group in told.values()}) == len(told)
-    )
+    """Whether all of them are members of the same group, by what they are called."""
+    return len(
+        {(group.group, *sorted((group.me, *(one.id for one in group.members)))) for group in told.values()}
+    ) <= 1 and len({group.me for group in told.values()}) == len(told)
+
+
+def _places(name: str, told: Mapping[str, GroupInfo]) -> Iterator[Finding]:
+    """Whether they name each other at the same addresses."""
+    named: dict[str, dict[str, list[str]]] = {}
+    for group in told.values():
+        for one in group.members:
+            named.setdefault(one.id, {}).setdefault(one.addr, []).append(group.me)
+    for member, places in sorted(named.items()):
+        if len(places) > 1:
+            at = ", ".join(f"{addr} ({', '.join(sorted(who))})" for addr, who in sorted(places.items()))
+            do = "have the same dLegerPeers at all members; another group needs another brokerName"
+            yield judged(True, name, f"its members do not name one address of {member} in dLegerPeers: {at}", do)
 
 
 def _without_leader(name: str, told: Mapping[str, GroupInfo]) -> Iterator[Finding]:
@@ -60,7 +71,12 @@ def _without_leader(name: str, told: Mapping[str, GroupInfo]) -> Iterator[Findin
     here, all_ = sorted(group.me for group in told.values()), len(seen.members) + 1
     away = sorted({one.id for one in seen.members} - set(here))
     what = f"no member of it leads, so nothing is sent to it: {len(here)} of {all_} members answer"
-    do = f"start {', '.join(away)}" if away else "see that they reach each other at the addresses of dLegerPeers"
+    refused = {one.id for group in told.values() for one in group.members if one.trouble}
+    do = "see that they reach each other at the addresses of dLegerPeers"
+    if refused:
+        do = f"see why {', '.join(sorted(refused))} and the others do not take each other"
+    elif away:
+        do = f"start {', '.join(away)}"
     yield judged(True, name, what, do)
     yield from _troubles(0, told)
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rmq.cli.doctor.cluster import Broker, Cluster, of_cluster
+from rmq.cli.doctor.elected import of_elected
 from rmq.cli.doctor.group import Group, of_group
 from rmq.protocol.bodies.cluster import ClusterInfo
 from rmq.protocol.bodies.replica import GroupInfo, GroupMember, HAConnectionRuntimeInfo, HARuntimeInfo
@@ -222,7 +223,7 @@ REST = (seen("n1"), seen("n2"))
          "more than one group is registered under this brokerName: clients are sent to either"),
         ([seen("n0", "leader", *UP), seen("n0", "leader", *UP)], True, "more than one group is registered"),
         ([seen("n0", "leader", *UP), seen("n1", "follower", replace(UP[1], addr="elsewhere:1"), other("n0"))], True,
-         "more than one group is registered"),
+         "a: its members do not name one address of n2 in dLegerPeers: elsewhere:1 (n1), n2:40911 (n0)"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_group_that_elects_its_master(
@@ -230,6 +231,19 @@ def test_what_is_wrong_with_a_group_that_elects_its_master(
 ) -> None:
     ((is_wrong, told),) = elected(*said)
     assert (is_wrong, what in told) == (wrong, True), told
+
+
+def test_members_that_do_not_take_each_other_are_told_with_why() -> None:
+    why = "n0 has brokerName=a, and n2 has b: it is the same in all"
+    waits = f"the group begins once every member was met: n2 never was; {why}"
+    refused = other("n2", connected=False, trouble=why)
+    group = seen("n0", "follower", other("n1"), refused, leader=None, trouble=waits).group
+    assert group is not None
+    assert [(one.what, one.do) for one in of_elected("a", {0: ("a", group)})] == [
+        ("no member of it leads, so nothing is sent to it: 1 of 3 members answer",
+         "see why n2 and the others do not take each other"),
+        (waits, "docs/failover.md says what to do"),
+    ]  # fmt: skip
 
 
 def test_a_sound_group_that_elects_its_master_has_nothing() -> None:

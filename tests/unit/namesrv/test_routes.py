@@ -288,7 +288,8 @@ def test_of_two_slaves_with_one_id_one_is_to_have_another_id() -> None:
     table.register(registration(A, broker_id=1), "c1", 0.0)
     told = table.register(registration(B, broker_id=1), "c2", 1.0)
     assert told.rival is not None
-    assert told.rival.endswith("if both run, give one of them another brokerId")
+    what = "give one of them another brokerId (a member of a group that elects its master: another dLegerSelfId)"
+    assert told.rival.endswith(what)
 
 
 def test_two_brokers_of_one_name_and_id_are_told_and_the_first_has_its_place_again() -> None:

@@ -110,7 +110,7 @@ async def test_the_log_says_who_was_never_met(caplog: pytest.LogCaptureFixture) 
         await cluster.begin("n0")
         await asyncio.sleep(10)
         assert said(caplog) == [
-            "no message has been taken here for 3 s: the group begins once every member was met: n1, n2 never was"
+            "no message has been taken here for 3 s: the group begins once every member was met: n1, n2 never were"
         ]
         for name in ("n1", "n2"):
             await cluster.begin(name)
