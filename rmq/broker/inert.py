@@ -13,7 +13,7 @@ _NO_QUEUES = "requests do not wait in queues"
 _BY_COMMITS = "records are written to the page cache at once, there is no buffer pool in between"
 _NO_NETTY = "the transport is not Netty"
 _NO_DLEDGER = "a group's log is the plain commit log, and goes to its members in spans"
-_NO_HA = "replication is not available yet"
+_NO_HA = "slaves are those of 4.9, and a group elects its master with enableDLegerCommitLog, without a controller"
 _UNUSED = "Java does not use it either"
 
 #: Java's keys that are accepted and do nothing here, with the reason.

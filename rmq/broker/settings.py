@@ -858,10 +858,10 @@ class BrokerSettings(AclSettings):
         False, key="aclConfigShowsSecrets", doc="As Java up to 4.9.7: request 54 answers with the secrets of accounts."
     )
     authentication_enabled: bool = setting(
-        False, key="authenticationEnabled", doc="Access control of 5.x; not available yet, true is refused."
+        False, key="authenticationEnabled", doc="Access control of 5.x: not available, true is refused; see aclEnable."
     )
     authorization_enabled: bool = setting(
-        False, key="authorizationEnabled", doc="Access control of 5.x; not available yet, true is refused."
+        False, key="authorizationEnabled", doc="Access control of 5.x: not available, true is refused; see aclEnable."
     )
     enable_dleger_commit_log: bool = setting(
         False,
@@ -902,7 +902,9 @@ class BrokerSettings(AclSettings):
             ("authorizationEnabled", self.authorization_enabled),
         ):
             if wanted:
-                raise self.refused(key, "access control is not available yet, and starting without would be open")
+                raise self.refused(
+                    key, "that of 5.x is not available, aclEnable is (docs/acl.md): without, the broker would be open"
+                )
         self.check_acl()
         self._one_of("brokerRole", _ROLES)
         self._one_of("flushDiskType", _FLUSH_TYPES)
