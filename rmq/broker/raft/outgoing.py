@@ -36,6 +36,8 @@ class Outgoing(asyncio.Protocol):
         self.refused = False
         #: and that it understands what a leader tells of spans.
         self.listens = False
+        #: The other side has said anything.
+        self._spoken = False
         #: Since when nothing has come back for what was sent; None while nothing waits for that.
         self._unheard: float | None = None
         self._transport: asyncio.Transport | None = None
@@ -62,6 +64,7 @@ class Outgoing(asyncio.Protocol):
         self._unheard = None
         try:
             for _, body in self._decoder.units(data):
+                self._spoken = True
                 if not body:
                     self._heard()
                 elif body[:1] == bytes([LISTENS]):
@@ -94,7 +97,9 @@ class Outgoing(asyncio.Protocol):
             self._transport.write(self._hello())
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._end(None)
+        self._end(
+            None if self._spoken else "it closes the connection and says nothing: no member listens there, perhaps"
+        )
 
     def _end(self, why: str | None) -> None:
         transport, self._transport = self._transport, None

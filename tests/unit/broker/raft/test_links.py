@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from tests.support.raft.brokers import GroupCluster
 from tests.support.virtual import eventually, in_virtual_time
 
@@ -29,3 +31,18 @@ async def test_whom_a_member_meets_while_it_connects_is_told_all_the_same() -> N
             await cluster.begin(name)
         groups = [app.group for app in cluster.members.values()]
         await eventually(lambda: all(group is not None and group.takes_part for group in groups), 10)
+
+
+@in_virtual_time
+async def test_a_port_where_no_member_listens_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """That of a broker's clients, here: it takes the connection, and closes it at the first bytes."""
+    cluster = GroupCluster(seed=9)
+    cluster.waits = True
+    async with cluster:
+        await cluster.begin("n0")
+        wrong = {"n0": 10911, "n1": 40911, "n2": 40911}
+        peers = ";".join(f"{name}-{at}:{wrong[name]}" for name, at in cluster.addresses.items())
+        await cluster.begin("n1", dLegerPeers=peers)
+        await asyncio.sleep(3)
+    told = "it closes the connection and says nothing: no member listens there, perhaps; it is tried again"
+    assert any(line.startswith("connecting to n0 of the group") and line.endswith(told) for line in caplog.messages)
