@@ -37,7 +37,8 @@ async def test_a_failed_flush_makes_the_broker_unready_and_is_told(tmp_path: Pat
         tmp_path / "broker", RMQ_FLUSH_DISK_TYPE="SYNC_FLUSH", RMQ_METRICS_EXPORTER_TYPE="PROM",
         RMQ_METRICS_PROM_EXPORTER_PORT="0",
     ) as broker:  # fmt: skip
-        address = await broker.start(Rule("run:log.datasync.before", "errno:EIO", skip=3, count=1))
+        first = "*/00000000000000000000"
+        address = await broker.start(Rule("run:log.datasync.before", "errno:EIO", skip=3, count=1, of=first))
         found = _HTTP.search((broker.folder / "logs" / "broker.log").read_text())
         assert found
         http = ("127.0.0.1", int(found[1]))

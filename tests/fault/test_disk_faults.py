@@ -131,7 +131,7 @@ def enough_for_a_roll(load: Load) -> bool:
 
 
 async def test_s08_after_one_failed_fsync_nothing_is_acknowledged(tmp_path: Path) -> None:
-    rule = Rule("run:log.datasync.before", "errno:EIO", skip=20)
+    rule = Rule("run:log.datasync.before", "errno:EIO", skip=20, of="*/00000000000000000000")
     verdict, broker = await under(tmp_path, rule, until=both, claims=True)
     assert verdict.counts["send unknown"], "those who waited were told 10"
     assert verdict.counts["send fail"], "those who came later were refused"

@@ -61,12 +61,14 @@ class Rule:
     :param do: ``kill``, ``sleep:SECONDS``, ``errno:NAME``, or ``short:BYTES`` (the write stops there, with no error).
     :param skip: so many matching points pass first.
     :param count: so many are hit; -1 = all.
+    :param of: a pattern of paths; a log's next file is made and forced beside the flushes, whenever there is time.
     """
 
     at: str
     do: str
     skip: int = 0
     count: int = 1
+    of: str = "*"
 
 
 @dataclass
@@ -81,14 +83,14 @@ class Points:
     phase: str = "recover"
     seen: dict[str, int] = field(default_factory=dict)
 
-    def pass_by(self, what: str) -> str:
+    def pass_by(self, what: str, path: str = "") -> str:
         """What to do at ``phase:what``: an error or a cut of a write is the caller's to do."""
         name = f"{self.phase}:{what}"
         count = self.seen[name] = self.seen.get(name, 0) + 1
         if count == 1:
             self.record(name)
         for rule in self.rules:
-            if rule.count == 0 or not fnmatch.fnmatchcase(name, rule.at):
+            if rule.count == 0 or not fnmatch.fnmatchcase(name, rule.at) or not fnmatch.fnmatchcase(path, rule.of):
                 continue
             if rule.skip > 0:
                 rule.skip -= 1
@@ -117,7 +119,7 @@ class FaultyOs:
 
     def _at(self, path: str, call: str, when: str) -> str:
         kind = kind_of(path)
-        do = self.points.pass_by(f"{kind}.{call}.{when}")
+        do = self.points.pass_by(f"{kind}.{call}.{when}", path)
         if do.startswith("errno:"):
             number = getattr(errno, do[6:])
             raise OSError(number, os.strerror(number), path)
