@@ -30,7 +30,7 @@ async def _back(group: ProcessGroup, load: GroupLoad, order: tuple[str, ...]) ->
     for name in order[:2]:
         await group.begin(name)
     began = loop.time()
-    await group.leader(load.admin)
+    await group.leader()
     assert loop.time() - began < _LED * (1 if LONG else 5), "a busy machine may take its time"
     await load.more()
     await group.begin(order[2])
@@ -60,7 +60,7 @@ async def test_a_disk_that_is_lost_is_filled_again(tmp_path: Path, say: Callable
     async with ProcessGroup(tmp_path) as group, GroupLoad(group) as load:
         for number in range(amount(1, 60)):
             await load.more()
-            leader = await group.leader(load.admin)
+            leader = await group.leader()
             name = leader if number % 2 == 0 else next(name for name in group.names if name != leader)
             await group.kill(name)
             group.wipe(name)

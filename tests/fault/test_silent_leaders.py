@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from rmq.aio import AdminClient, Producer
+from rmq.aio import Producer
 from rmq.client.message import Message
 from rmq.protocol.errors import RMQError
 from rmq.runtime import patience
@@ -28,9 +28,8 @@ WAIT = 3000
 class Clients:
     """Some that follow the route, and one that asks a member whatever the route says."""
 
-    def __init__(self, group: ProcessGroup, admin: AdminClient, producer: Producer) -> None:
+    def __init__(self, group: ProcessGroup, producer: Producer) -> None:
         self.group = group
-        self.admin = admin
         self.producer = producer
         self.acknowledged: list[bytes] = []
         self.ended = asyncio.Event()
@@ -87,7 +86,7 @@ class Clients:
             line.silence()
         if stopped:
             group.signal(leader, signal.SIGSTOP)
-        await group.leader(self.admin, leader)
+        await group.leader(leader)
         await self.more()
         if stopped:
             group.signal(leader, signal.SIGCONT)
@@ -107,31 +106,30 @@ class Clients:
 async def test_a_leader_that_is_silent_acknowledges_nothing_that_is_lost(tmp_path: Path) -> None:
     async with (
         ProcessGroup(tmp_path, lines=True, settings={"slaveTimeout": str(WAIT)}) as group,
-        AdminClient(namesrv=group.namesrv, mq_client_api_timeout=1.0) as admin,
         Producer("silent_leaders", namesrv=group.namesrv) as producer,
     ):
-        clients = Clients(group, admin, producer)
-        await group.leader(admin)
+        clients = Clients(group, producer)
+        await group.leader()
         following = asyncio.create_task(clients.follow())
         await clients.more()
         for _ in range(ROUNDS):
-            leader = await group.leader(admin)
+            leader = await group.leader()
             await clients.scene(leader, [], stopped=True)
-            leader = await group.leader(admin)
+            leader = await group.leader()
             await clients.scene(leader, [way for way in group.lines if leader in way])
-            leader = await group.leader(admin)
+            leader = await group.leader()
             await clients.scene(leader, [(one, to) for one, to in group.lines if one == leader])
-            leader = await group.leader(admin)
+            leader = await group.leader()
             await clients.scene(leader, [(one, to) for one, to in group.lines if to == leader])
             # A follower that stands still holds nobody up.
-            leader = await group.leader(admin)
+            leader = await group.leader()
             follower = next(name for name in NAMES if name != leader)
             group.signal(follower, signal.SIGSTOP)
             await clients.more()
             group.signal(follower, signal.SIGCONT)
         clients.ended.set()
         await following
-        await group.alike(admin)
+        await group.alike()
         await group.stop()
 
     assert clients.codes[14] + clients.codes[12] + clients.codes[10] > 0, clients.codes

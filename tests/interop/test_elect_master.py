@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-from rmq.aio import AdminClient
 from rmq.runtime import patience
 from tests.support.peers import Client
 from tests.support.raft.processes import NAMES, ProcessGroup
@@ -14,7 +13,7 @@ from tests.support.raft.processes import NAMES, ProcessGroup
 
 async def test_javas_tool_gives_the_lead_to_a_member(tmp_path: Path, clients: Callable[[str, str], Client]) -> None:
     tool = clients("java-5.3.3", "tested")
-    async with ProcessGroup(tmp_path) as group, AdminClient(namesrv=group.namesrv) as admin:
+    async with ProcessGroup(tmp_path) as group:
 
         async def java(*words: str) -> list[str]:
             said = await asyncio.to_thread(tool.call, "mqadmin", namesrv=group.namesrv, args=list(words))
@@ -24,7 +23,7 @@ async def test_javas_tool_gives_the_lead_to_a_member(tmp_path: Path, clients: Ca
         def address(name: str) -> str:
             return f"127.0.0.1:{group.ports[name]}"
 
-        old = await group.leader(admin)
+        old = await group.leader()
         heir = next(name for name in NAMES if name != old)
         told = await java("getControllerMetaData", "-a", address(heir))
         assert told[:3] == [
@@ -42,7 +41,7 @@ async def test_javas_tool_gives_the_lead_to_a_member(tmp_path: Path, clients: Ca
         assert len([line for line in told if line.startswith("\t#Broker\t")]) == 3
         async with patience.timeout(30):
             while True:
-                if await group.leader(admin) == heir:
+                if await group.leader() == heir:
                     break
                 await asyncio.sleep(0.1)
         told = await java("electMaster", "-a", address(old), *words)

@@ -76,14 +76,14 @@ async def test_java_clients_ride_through_a_killed_leader(
 ) -> None:
     client = clients("java-4.9.8", "tested")
     async with ProcessGroup(tmp_path) as group, AdminClient(namesrv=group.namesrv) as admin:
-        leader = await group.leader(admin)
+        leader = await group.leader()
         await admin.create_and_update_topic(f"127.0.0.1:{group.ports[leader]}", TOPIC)
         java = Java(client, group.namesrv, POLL)
         await java.begin()
         await java.more()
         await group.kill(leader)
         killed = asyncio.get_running_loop().time()
-        await group.leader(admin)
+        await group.leader()
         await java.more()
         sent = await java.call("sendoff")
         acknowledged = {key: digest for key, digest, _ in sent["acknowledged"]}

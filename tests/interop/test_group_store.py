@@ -23,7 +23,7 @@ SENT = {b"%d" % number for number in range(40)}
 async def test_java_opens_the_store_of_a_member(tmp_path: Path, clients: Callable[[str, str], Client]) -> None:
     clients("java-4.9.4", "tested")  # skips where there is no Java
     async with ProcessGroup(tmp_path, settings=SIZES) as group, AdminClient(namesrv=group.namesrv) as admin:
-        leader = await group.leader(admin)
+        leader = await group.leader()
         at = f"127.0.0.1:{group.ports[leader]}"
         await admin.create_and_update_topic(at, "Kept", read_queue_nums=3, write_queue_nums=3)
         await admin.create_and_update_topic(at, "Gone")

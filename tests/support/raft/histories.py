@@ -7,6 +7,7 @@ stored, and is taken at its word.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Self
 
 from rmq.aio import AdminClient, Message, MessageExt, MessageQueue, Producer, PushConsumer, ResponseError
@@ -35,8 +36,10 @@ class GroupLoad:
     def __init__(self, group: ProcessGroup, *, producers: int = 3, late: bool = False) -> None:
         self.group = group
         self.folder = group.folder / "history"
-        self.admin = AdminClient(namesrv=group.namesrv, mq_client_api_timeout=1.0)
+        self.admin = AdminClient(namesrv=group.namesrv, mq_client_api_timeout=20.0)
         self.acknowledged = 0
+        #: Sends since the last one that was.
+        self._failed = 0
         #: Keys of delayed messages that were acknowledged, and those that came.
         self.late_sent: set[str] = set()
         self.late_given: set[str] = set()
@@ -54,11 +57,11 @@ class GroupLoad:
 
     async def __aenter__(self) -> Self:
         await self.admin.start()
-        leader = await self.group.leader(self.admin)
         for topic in (TOPIC, f"{TOPIC}Late"):
-            await self.admin.create_and_update_topic(
-                self.group.address(leader), topic, read_queue_nums=QUEUES, write_queue_nums=QUEUES
+            make = partial(
+                self.admin.create_and_update_topic, topic=topic, read_queue_nums=QUEUES, write_queue_nums=QUEUES
             )
+            await self.group.asked(make)
         await self._producer.start()
 
         @self._consumer.on(TOPIC)
@@ -93,6 +96,7 @@ class GroupLoad:
         clerk, count = self._clerks[number], 0
         while not self._ended.is_set():
             count += 1
+            self._failed += 1
             key, queue = f"{number}.{count:06d}", (number + count) % QUEUES
             pause = 5 * _PAUSE
             op = clerk.invoke("send", keys=[key], topic=TOPIC, queue=queue, claims=True)
@@ -109,6 +113,7 @@ class GroupLoad:
                     clerk.done(op, OK, "send", status=0, offset=result.queue_offset)
                     self._sent.add(key)
                     self.acknowledged += 1
+                    self._failed = 0
                     pause = _PAUSE
                 else:
                     clerk.done(op, UNKNOWN, "send", status=-1)
@@ -133,6 +138,14 @@ class GroupLoad:
                     return
                 await asyncio.sleep(0.02)
 
+    async def none(self, within: float = 90.0) -> None:
+        """Wait until so many sends in a row have failed that every producer has seen some."""
+        async with patience.timeout(within):
+            while True:
+                if self._failed >= 4 * len(self._clerks):
+                    return
+                await asyncio.sleep(0.02)
+
     async def silence(self) -> None:
         """Send no more."""
         self._ended.set()
@@ -146,7 +159,7 @@ class GroupLoad:
                 if self._sent <= self._given and self.late_sent <= self.late_given:
                     break
                 await asyncio.sleep(0.05)
-        await self.group.alike(self.admin)
+        await self.group.alike()
 
 
 def _key(body: bytes) -> str:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -27,6 +27,8 @@ __all__ = ["FILE_SIZE", "NAMES", "ProcessGroup"]
 #: Of the commit log, bytes.
 FILE_SIZE = 1 << 20
 NAMES = ("n0", "n1", "n2")
+#: Calls of a test at the leader: while it is asked another one may lead, on a machine that stands still now and then.
+_TRIES = 5
 _LEADS = re.compile(r"this member leads the group in term (\d+)")
 
 
@@ -68,6 +70,8 @@ class ProcessGroup:
         self._bug = bug
         self._members: dict[str, BrokerProcess] = {}
         self._stack = AsyncExitStack()
+        #: Members that stand still, and are not waited for.
+        self._asking = AdminClient(namesrv=self.namesrv, mq_client_api_timeout=1.0)
 
     @property
     def up(self) -> list[str]:
@@ -90,6 +94,7 @@ class ProcessGroup:
         port = self.namesrv.rpartition(":")[2]
         env = environment(home, RMQ_LISTEN_PORT=port)
         await self._stack.enter_async_context(running("mqnamesrv", env=env))
+        await self._stack.enter_async_context(self._asking)
         self._members = {name: self._member(name) for name in self.names}
         for member in self._members.values():
             await self._stack.enter_async_context(member)
@@ -166,36 +171,48 @@ class ProcessGroup:
             code = await self._members[name].stop()
             assert code == 0, (name, code, self._members[name].errors)
 
-    async def leader(self, admin: AdminClient, *but: str, among: Iterable[str] | None = None) -> str:
+    async def leader(self, *but: str, among: Iterable[str] | None = None) -> str:
         """Wait until a member leads that is none of those; its name."""
         async with patience.timeout(90):
             while True:
                 for name in self.names if among is None else among:
-                    if name in self.up and name not in but:
-                        try:
-                            info = await admin.broker_runtime_stats(self.address(name))
-                        except RMQError:
-                            continue
-                        if info["brokerRole"] == "master":
-                            return name
+                    if name in self.up and name not in but and (await self._told(name)).get("brokerRole") == "master":
+                        return name
                 await asyncio.sleep(0.1)
 
-    async def alike(self, admin: AdminClient, within: float = 90.0) -> None:
+    async def asked(self, ask: Callable[[str], Awaitable[object]]) -> str:
+        """Ask whoever leads for something, again where that fails; the name of the member that has done it.
+
+        :param ask: gets the leader's address; what it asks for may have been done before.
+        """
+        for left in reversed(range(_TRIES)):
+            name = await self.leader()
+            try:
+                await ask(self.address(name))
+            except RMQError:
+                if not left:
+                    raise
+            else:
+                break
+        return name
+
+    async def alike(self, within: float = 90.0) -> None:
         """Wait until all members that run have the same log, and show all of it."""
         async with patience.timeout(within):
             while True:
-                found = [await self._shown(admin, name) for name in self.up]
-                if len(set(found)) == 1 and found[0] is not None:
+                found = [await self._told(name) for name in self.up]
+                if len({told.get("commitLogMaxOffset") for told in found}) == 1 and all(
+                    told.get("dispatchBehindBytes") == "0" for told in found
+                ):
                     return
                 await asyncio.sleep(0.1)
 
-    async def _shown(self, admin: AdminClient, name: str) -> tuple[str, ...] | None:
-        """Where the log of a member ends, when all of it is in its queues; None while it is not."""
+    async def _told(self, name: str) -> dict[str, str]:
+        """What a member says of itself; nothing, if it does not answer at once."""
         try:
-            info = await admin.broker_runtime_stats(self.address(name))
+            return await self._asking.broker_runtime_stats(self.address(name))
         except RMQError:
-            return None
-        return None if info["dispatchBehindBytes"] != "0" else (info["commitLogMaxOffset"],)
+            return {}
 
     def logs(self) -> dict[str, list[Record]]:
         """What every member has, read without code of the product; they are the same as far as they go."""
@@ -214,7 +231,15 @@ class ProcessGroup:
         """Who led in each term, by the members' own words."""
         found: dict[int, set[str]] = {}
         for name in self.names:
-            for path in (self.folder / name / "logs").glob("broker.log*"):
-                for term in _LEADS.findall(path.read_text(encoding="utf-8", errors="replace")):
-                    found.setdefault(int(term), set()).add(name)
+            for term in _LEADS.findall(self._said(name)):
+                found.setdefault(int(term), set()).add(name)
         return found
+
+    def stalls(self) -> int:
+        """How often members have said that they stood still for longer than loopStallWarnMills."""
+        return sum(self._said(name).count("the event loop stood still for") for name in self.names)
+
+    def _said(self, name: str) -> str:
+        """All that a member has logged."""
+        paths = (self.folder / name / "logs").glob("broker.log*")
+        return "".join(path.read_text(encoding="utf-8", errors="replace") for path in paths)
