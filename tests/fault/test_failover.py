@@ -16,6 +16,7 @@ import pytest
 from rmq.aio import MessageQueue, Producer, PullConsumer, PushConsumer
 from rmq.broker.raft.driver import RaftDriver
 from rmq.broker.raft.member_log import MemberLog
+from rmq.broker.raft.met import Met
 from rmq.broker.store.log.group_durability import GroupDurability
 from rmq.broker.store.store import Store
 from rmq.client.message import Message
@@ -174,6 +175,35 @@ async def test_members_that_are_met_at_once_are_all_kept() -> None:
         for name in cluster.names:
             kept = json.loads(cluster.simulation.nodes[name].files.read("/store/raft/members"))
             assert set(kept["others"]) == set(cluster.names) - {name}
+
+
+@in_virtual_time
+async def test_what_members_say_while_one_keeps_whom_it_met_is_not_forgotten() -> None:
+    """It keeps one after the other; what it has heard meanwhile counts, not what it had heard before that."""
+    async with _unstarted(11) as cluster:
+        for name in reversed(cluster.names):
+            await _begin_that_keeps_slowly(cluster, name)
+        await cluster.led_by()
+        await asyncio.sleep(20)
+        for name in cluster.names:
+            assert cluster.driver(name).leader is not None, f"{name} takes no part"
+
+
+async def _begin_that_keeps_slowly(cluster: GroupCluster, name: str) -> None:
+    """Start a member that takes its time to keep whom it met: n2 all others, and these n2."""
+    group = (await cluster.begin(name)).group
+    assert group is not None
+    meetings, save = group.meetings, group._sidecar.save_members
+    assert meetings is not None
+
+    async def slowly(met: Met) -> None:
+        if name == "n2":
+            await asyncio.sleep(3)
+        elif "n2" in met.others and "n2" not in meetings.met.others:
+            await asyncio.sleep(4)
+        await save(met)
+
+    group._sidecar.save_members = slowly  # type: ignore[method-assign]
 
 
 @in_virtual_time
@@ -350,7 +380,7 @@ async def what_a_leader_has_alone() -> None:
 
 
 async def what_a_power_cut_tears_out() -> None:
-    """A follower is without power again and again, while more is written than its disk has, until that leaves a hole."""
+    """A follower is without power again and again, while its disk does not keep up, until that leaves a hole."""
     cluster = GroupCluster(seed=2, settings={"flushDiskType": "SYNC_FLUSH", "mappedFileSizeCommitLog": "65536"})
     cluster.slow = 0.2
     async with cluster:

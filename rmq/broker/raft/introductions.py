@@ -56,13 +56,13 @@ class Introductions:
             self._driver.part(str(error))
             raise
         if new:
-            self._tasks.spawn(self._keep(hello), f"meet {hello.source}")
+            self._tasks.spawn(self._keep(hello.source), f"meet {hello.source}")
 
-    async def _keep(self, hello: Hello) -> None:
+    async def _keep(self, one: str) -> None:
         async with self._keeping:
             while True:
                 try:
-                    met = self._meetings.hear(hello)
+                    hello, met = self._meetings.hear_again(one)
                     if met is None:
                         return
                     await self._save(met)
@@ -70,13 +70,13 @@ class Introductions:
                     self._trouble.failed(error)
                     await asyncio.sleep(_AGAIN)
                 except ReplicationError as error:
-                    log.warning("%s of the group is not heard: %s", hello.source, error)
+                    log.warning("%s of the group is not heard: %s", one, error)
                     return
                 else:
                     if hello.returned:
-                        log.warning("%s takes the place of a disk that is lost: it is sent the log", hello.source)
+                        log.warning("%s takes the place of a disk that is lost: it is sent the log", one)
                     told = "; all members are known" if self._meetings.met.begun else ""
-                    log.info("%s of the group was met%s", hello.source, told)
+                    log.info("%s of the group was met%s", one, told)
                     return
 
     async def _save(self, met: Met) -> None:

@@ -70,6 +70,8 @@ class Meetings:
         self._others = others
         #: Those that keep this member's word.
         self._confirmed: set[str] = set()
+        #: What each has said last.
+        self._newest: dict[str, Hello] = {}
 
     @property
     def lacking(self) -> list[str]:
@@ -125,4 +127,14 @@ class Meetings:
             met = replace(met, others={**met.others, one: hello.disk}, retired=retired)
         if not met.begun and set(self._others) <= self._confirmed & set(met.others):
             met = replace(met, begun=True)
+        self._newest[one] = hello
         return None if met == self.met else met
+
+    def hear_again(self, one: str) -> tuple[Hello, Met | None]:
+        """What a member has said last, and what of it is still to be kept: it may have said more since then, and only
+        who has not kept this member's word at the end is not confirmed.
+
+        :raises ReplicationError: as :meth:`hear`.
+        """
+        hello = self._newest[one]
+        return hello, self.hear(hello)
