@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from rmq.protocol.errors import ReplicationError
 from rmq.raft.effects import Became, Begin, Commit, Cut, Effect, Reset, Role, Save, Send, Write
 from rmq.raft.leading import Leading
 from rmq.raft.members import Members
@@ -11,6 +12,10 @@ from rmq.raft.messages import Admit, Append, AppendReply, Install, Message, Time
 from rmq.raft.position import LogsParted, Position, TermPath
 
 __all__ = ["RaftNode"]
+
+#: Terms that another member can be ahead: one a second is more than an age of them. What has changed on its way, or is
+#: a lie, would have taken all terms from the group that there are, and for good: they are kept.
+_TERMS = 1 << 32
 
 
 class RaftNode:
@@ -141,7 +146,10 @@ class RaftNode:
         """A message of another member has come. One of who is no member is ignored.
 
         :raises LogsParted: it says what no member could say.
+        :raises ReplicationError: nobody can have come to its term; it is as if it had not come.
         """
+        if message.term - self.term > _TERMS:
+            raise ReplicationError(f"term {message.term} is so far ahead of {self.term} that no election has begun it")
         if message.source in self.members.others and self._is_of_this_term(message, now):
             match message:
                 case VoteRequest():
