@@ -235,8 +235,10 @@ class Links:
             )
         self._in[link] = None
         strangers = [other for other in self._in if other.hello is None]
-        if len(strangers) > _STRANGERS:  # a member says it at once: the newest is rather one
-            self.refused(strangers[0], ReplicationError("too many connect that do not say who they are"))
+        if len(strangers) > _STRANGERS:  # a member says it at once, or after a handshake: the newest is rather one
+            where = self._where.values()
+            oldest = next((other for other in strangers if other.host not in where), strangers[0])
+            self.refused(oldest, ReplicationError("too many connect that do not say who they are"))
 
     def introduced(self, link: Incoming, hello: Hello) -> None:
         """Somebody says who he is.
@@ -259,7 +261,7 @@ class Links:
             raise ReplicationError(
                 f"{hello.source} has brokerName={hello.name}, and {self._me} has {own.name}: it is the same in all"
             )
-        if hello.returned and not self._meetings.is_known(hello.source, hello.disk):
+        if self._meetings.has_to_prove(hello):
             self._look_at_address(link, hello.source)
         self._meet(hello)
         of_one = [other for other in self._in if other.hello is not None and other.hello.source == hello.source]
@@ -271,15 +273,17 @@ class Links:
         self.brokers[hello.source] = hello.broker
 
     def _look_at_address(self, link: Incoming, one: str) -> None:
-        """What takes the place of a member that has lost its disk is where that one was, or has a certificate of ours.
+        """Who comes with a new disk, or to one, is where ``dLegerPeers`` says, or has a certificate of ours.
+
+        Else anybody could have a new member believe that it had another disk before, and is not counted.
 
         :raises ReplicationError: it is somewhere else.
         """
         host = self._where.get(one)
         if host != link.host and not self._asks_certificates():
             raise ReplicationError(
-                f"it says that it is {one} with a new disk, and comes from {link.host}, not from the address that "
-                f"dLegerPeers names ({host or 'nobody answers there'})"
+                f"it says that it is {one}, whose disk is new to this member, and comes from {link.host}, not from the "
+                f"address that dLegerPeers names ({host or 'nobody answers there'})"
             )
 
     def _asks_certificates(self) -> bool:

@@ -85,6 +85,17 @@ class Meetings:
         """Whether what comes from a member with this disk is heard."""
         return self.met.others.get(one) == word
 
+    def has_to_prove(self, hello: Hello) -> bool:
+        """Whether a member has to show that it is that one, before it is heard: its word is new here, and the group is not.
+
+        Only who has lost a disk is new then, or who is spoken to has. While a new group begins everybody is met, and a
+        wrong word is replaced by the right one.
+        """
+        begun, word = self.met.begun, self.met.others.get(hello.source)
+        if word == hello.disk:
+            return False
+        return hello.returned or (word is None if begun else hello.begun)
+
     def introduce(self, hello: Hello) -> Hello:
         """What this member says to ``hello.to``."""
         met, word = self.met, self.met.others.get(hello.to)

@@ -65,6 +65,8 @@ _LEAD: Final = Struct(">Bq")
 _ADMIT: Final = Struct(">Bqq")
 _TELL: Final = Struct(">Bq")
 _VERSION: Final = 1
+#: Bytes of a first unit, at most: each of its eight texts has its place.
+_LONGEST: Final = 32 << 10
 #: Terms and offsets are less: what is counted on from them still fits.
 _MOST: Final = 1 << 62
 _NOWHERE: Final = Position(0, 0)
@@ -103,6 +105,8 @@ class Hello:
     @classmethod
     def decode(cls, body: bytes | memoryview) -> Hello:
         """:raises ReplicationError: it is none, or one of another version."""
+        if len(body) > _LONGEST:
+            raise ReplicationError(f"it does not say who it is: {len(body)} bytes, and {_LONGEST} are enough")
         try:
             found = orjson.loads(body[1:]) if body[:1] == bytes([HELLO]) else None
             if not isinstance(found, dict):
@@ -110,12 +114,17 @@ class Hello:
             if found.get("version") != _VERSION:
                 raise ReplicationError(f"it speaks version {found.get('version')!r:.20}, and this member {_VERSION}")
             hello = cls(**found)
-        except (ValueError, TypeError) as fault:
+        except ValueError as fault:
             raise ReplicationError(f"it does not say who it is: {fault}") from None
+        except TypeError:  # which has the names that it gives in its text
+            raise ReplicationError("it does not say who it is: a field is missing, or is none") from None
         texts = (hello.group, hello.source, hello.to, hello.disk, hello.members, hello.broker, hello.name, hello.known)
-        if not all(
-            isinstance(text, str) and text.isprintable() and len(text) < 1024 for text in texts
-        ) or not isinstance(hello.file_size, int):
+        flags = (hello.begun, hello.returned)
+        if (
+            not all(isinstance(text, str) and text.isprintable() and len(text) < 1024 for text in texts)
+            or not all(isinstance(flag, bool) for flag in flags)
+            or not isinstance(hello.file_size, int)
+        ):
             raise ReplicationError("it does not say who it is: a text or a number is something else")
         return hello
 

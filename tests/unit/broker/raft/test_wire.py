@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from rmq.broker.raft.wire import LISTENS, Hello, SpanTold, Word, decode, encode, listens, refusal
@@ -76,6 +78,8 @@ def test_a_refusal_is_text() -> None:
     [
         b"", b"\x01", b"\x08abc", b"\x06" + b"\xff" * 8, body_of(encode(MESSAGES[4]))[:-1],
         body_of(encode(MESSAGES[4])) + b"x", body_of(encode(Append(5, "n1", B, A, 0))), b"\x05" + bytes(41),
+        body_of(encode(Append(5, "n1", Position(4, 400), Position(3, 410), 0, bytes(10)))),
+        body_of(encode(VoteRequest(5, "n1", Position(6, 0), pre=False))),
         body_of(encode(Install(5, "n1", Position(-1, 0), 0))),
         body_of(encode(Install(5, "n1", Position(1, 1 << 62), 0))),
         *(body_of(encode(AppendReply(5, "n1", **{place: wrong})))
@@ -105,8 +109,14 @@ def test_half_a_word_is_refused(cut: int) -> None:
     [
         b"", b"\x00", b"\x00[]", b"\x00{}", b"\x00{", b'\x00{"version":2}', b'\x00{"version":1,"group":3}',
         body_of(HELLO.encode()).replace(b'"n1"', b"7"), body_of(HELLO.encode()).replace(b"1073741824", b'"x"'),
+        body_of(HELLO.encode()).replace(b'"version":1', b'"version":2'), b"\x06" + body_of(HELLO.encode())[1:],
+        body_of(HELLO.encode()).replace(b'"begun":false', b'"begun":"no"'),
+        body_of(HELLO.encode()).replace(b'"returned":false', b'"returned":1'),
+        body_of(replace(HELLO, broker="x" * 1024).encode()), body_of(replace(HELLO, name="a\nb").encode()),
+        body_of(HELLO.encode()) + b" " * (32 << 10), body_of(HELLO.encode()).replace(b'"group"', b'"a\\nb"'),
     ],
 )  # fmt: skip
 def test_who_does_not_say_who_he_is_is_refused(body: bytes) -> None:
-    with pytest.raises(ReplicationError):
+    with pytest.raises(ReplicationError) as refused:
         Hello.decode(body)
+    assert str(refused.value).isprintable()
