@@ -20,8 +20,14 @@ class Turns:
     def __init__(
         self, patch: pytest.MonkeyPatch, owner: type, name: str, weight: Callable[..., int] = lambda *_, **__: 1
     ) -> None:
-        method = getattr(owner, name)
         self._done: list[int] = [0]
+        self.also(patch, owner, name, weight)
+
+    def also(
+        self, patch: pytest.MonkeyPatch, owner: type, name: str, weight: Callable[..., int] = lambda *_, **__: 1
+    ) -> None:
+        """Count another method, too."""
+        method = getattr(owner, name)
 
         def counted(*given: Any, **named: Any) -> Any:
             if not self._done[-1]:

@@ -39,7 +39,9 @@ async def peer(cluster: Cluster) -> AsyncIterator[RawPeer]:
 @pytest.fixture
 def hashed(monkeypatch: pytest.MonkeyPatch) -> Turns:
     """Keys that are put into the index."""
-    return Turns(monkeypatch, Index, "put_many", lambda _, hashes, stamp: len(hashes))
+    turns = Turns(monkeypatch, Index, "put_many", lambda _, hashes, stamp: len(hashes))
+    turns.also(monkeypatch, Index, "put_columns", lambda _, hashes, offsets, stamp: len(hashes))
+    return turns
 
 
 @pytest.fixture

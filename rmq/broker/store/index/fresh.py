@@ -16,6 +16,9 @@ __all__ = ["FreshKeys"]
 
 log = logging.getLogger(__name__)
 
+#: Messages of an append that are looked at together: with fewer, that costs more than it saves.
+_MANY = 32
+
 
 class FreshKeys:
     """Keys of stored messages. An index that takes none costs no message.
@@ -57,16 +60,25 @@ class FreshKeys:
             for puts, offsets, stamp in waiting:
                 entries: bytes | None = None
                 try:
-                    hashes = self._hashers.of_puts(puts, offsets)
-                    index.put_many(hashes, stamp)
+                    count = self._put(index, puts, offsets, stamp)
                     if self.told is not None:
-                        entries = index.newest(len(hashes))
+                        entries = index.newest(count)
                 except Exception:
                     put_each(index, self._hashed(puts, offsets), stamp, self._refused)
                 if self.told is not None:
                     self.told(offsets[0][1], entries)
         except IndexStopped as stopped:
             self._stopped(stopped)
+
+    def _put(self, index: Index, puts: Sequence[Put], offsets: list[tuple[int, int]], stamp: int) -> int:
+        """Put the keys of an append; how many they are."""
+        columns = self._hashers.columns(puts, offsets) if len(puts) >= _MANY else None
+        if columns is None:
+            hashes = self._hashers.of_puts(puts, offsets)
+            index.put_many(hashes, stamp)
+            return len(hashes)
+        index.put_columns(*columns, stamp)
+        return len(columns[0])
 
     def _hashed(self, puts: Sequence[Put], offsets: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """What goes into the index, message by message: one of them may be what failed."""

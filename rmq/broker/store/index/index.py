@@ -58,6 +58,16 @@ class Index:
             self._disk.begin()
             at = files[-1].put_many(hashes, at, stamp)
 
+    def put_columns(self, hashes: list[int], offsets: list[int], stamp: int) -> None:
+        """:meth:`put_many` of hashes, and the offset of each: quicker where there are many."""
+        files = self._files
+        self._check_takes()
+        size = len(hashes)
+        at = files[-1].put_columns(hashes, offsets, 0, stamp) if files else 0
+        while at < size:
+            self._disk.begin()
+            at = files[-1].put_columns(hashes, offsets, at, stamp)
+
     def put_entries(self, entries: bytes, stamp: int) -> None:
         """:meth:`put_many` of entries as another index has them.
 

@@ -8,14 +8,14 @@ What was taken off, and the topic in front, is a constant for each length of a k
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rmq.broker.store.state import Put
 from rmq.protocol.tags import string_hash
 
 __all__ = ["KeyHasher", "KeyHashers"]
 
-_MASK = 0xFFFFFFFF
+_MASK, _SIGN, _LARGEST = 0xFFFFFFFF, 0x80000000, 0x7FFFFFFF
 _DIGITS = b"0123456789abcdefghijklmnopqrstu"
 _NO_DIGIT = ord("~")
 _LESS_48 = bytes(_DIGITS[c - 48] if 0 <= c - 48 < 31 else _NO_DIGIT for c in range(256))
@@ -23,6 +23,8 @@ _REMAINDER = bytes(_DIGITS[c % 31] if c < 128 else _NO_DIGIT for c in range(256)
 _QUOTIENT = bytes(_DIGITS[c // 31] if c < 128 else _NO_DIGIT for c in range(256))
 #: Longer keys are hashed unit by unit: the tables stay small.
 _LONGEST = 256
+#: What is remembered of so many keys of a topic, which have digits and letters at different places.
+_MOST_SHARES = 32
 _POWERS = [1]
 for _ in range(_LONGEST):
     _POWERS.append(_POWERS[-1] * 31 & _MASK)
@@ -31,14 +33,16 @@ for _ in range(_LONGEST):
 class KeyHasher:
     """Hashes keys of one topic."""
 
-    __slots__ = ("_less_48", "_prefix", "_shifted")
+    __slots__ = ("_less_48", "_prefix", "_shares", "_shifted")
 
     def __init__(self, topic: str) -> None:
         self._prefix = topic + "#"
         start = string_hash(self._prefix) & _MASK
         #: The topic's share of the hash, by the length of the key.
         self._shifted = [start * power & _MASK for power in _POWERS]
-        #: The same with the 48 that was taken off every unit.
+        #: The share of topic and quotients, by the quotients: keys that differ in their digits alone have the same.
+        self._shares: dict[bytes, int] = {}
+        #: The topic's share with the 48 that was taken off every unit.
         total = 0
         self._less_48 = []
         for length, shifted in enumerate(self._shifted):
@@ -54,23 +58,51 @@ class KeyHasher:
             value = (int(key.translate(_LESS_48), 31) + self._less_48[len(key)]) & _MASK
         except (ValueError, IndexError):
             return self.of(key)
-        return value if value < 0x80000000 else (0x100000000 - value) & 0x7FFFFFFF
+        return value if value < _SIGN else -value & _LARGEST
+
+    def uniques(self, keys: Iterable[bytes]) -> list[int]:
+        """:meth:`unique` of each: quicker where none of them is anything else."""
+        shares = self._less_48
+        try:
+            return [
+                value
+                if (value := int(key.translate(_LESS_48), 31) + shares[len(key)] & _MASK) < _SIGN
+                else -value & _LARGEST
+                for key in keys
+            ]
+        except (ValueError, IndexError):
+            return [self.unique(key) for key in keys]
 
     def of(self, key: bytes) -> int:
         """The non-negative hash that slots and index entries hold.
 
         :param key: not empty, UTF-8.
         """
-        if len(key) <= _LONGEST and key.isascii():
-            value = (
-                int(key.translate(_REMAINDER), 31) + 31 * int(key.translate(_QUOTIENT), 31) + self._shifted[len(key)]
-            ) & _MASK
-        else:
+        quotients = key.translate(_QUOTIENT)
+        share = self._shares.get(quotients)
+        if share is None and len(key) <= _LONGEST and key.isascii():
+            share = 31 * int(quotients, 31) + self._shifted[len(key)] & _MASK
+            if len(self._shares) < _MOST_SHARES:
+                self._shares[quotients] = share
+        if share is None:
             value = string_hash(self._prefix + key.decode("utf-8", "replace")) & _MASK
-        if value >= 0x80000000:
-            # Java: abs() of a negative int; Integer.MIN_VALUE has none and becomes 0.
-            value = (0x100000000 - value) & 0x7FFFFFFF
-        return value
+        else:
+            value = (int(key.translate(_REMAINDER), 31) + share) & _MASK
+        # Java: abs() of a negative int; Integer.MIN_VALUE has none and becomes 0.
+        return value if value < _SIGN else -value & _LARGEST
+
+    def each(self, keys: Iterable[bytes]) -> list[int]:
+        """:meth:`of` each: quicker where they are alike."""
+        shares = self._shares
+        try:
+            return [
+                value
+                if (value := int(key.translate(_REMAINDER), 31) + shares[key.translate(_QUOTIENT)] & _MASK) < _SIGN
+                else -value & _LARGEST
+                for key in keys
+            ]
+        except (KeyError, ValueError):
+            return [self.of(key) for key in keys]
 
     __call__ = of
 
@@ -115,6 +147,25 @@ class KeyHashers:
                 else:
                     hashes += [(other(key), physical) for key in keys[1:]]
         return hashes
+
+    def columns(self, puts: Sequence[Put], offsets: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]] | None:
+        """The same as two lists, hashes and offsets: quicker, where there are many messages.
+
+        :returns: None where they are not all of one topic, with as many keys each.
+        """
+        topics = {put[0].topic for put in puts}
+        keys = [put[11] for put in puts]
+        each = len(keys[0])
+        if len(topics) > 1 or not each or len(set(map(len, keys))) > 1:
+            return None
+        hasher = self.of(topics.pop())
+        hashes = [0] * (each * len(puts))
+        places = hashes[:]
+        physical = [offset for _, offset in offsets]
+        for number, column in enumerate(zip(*keys, strict=True)):
+            hashes[number::each] = hasher.each(column) if number else hasher.uniques(column)
+            places[number::each] = physical
+        return hashes, places
 
 
 def _no_hash(key: bytes) -> int:

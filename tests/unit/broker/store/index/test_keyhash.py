@@ -46,6 +46,29 @@ def test_any_key(key: str) -> None:
     assert KeyHasher("Topic").unique(key.encode()) == java_hash(f"Topic#{key}")
 
 
+_SHAPED = st.lists(st.one_of(st.from_regex("order-[0-9]{4}", fullmatch=True), st.text(min_size=1, max_size=300)))
+
+
+@given(_SHAPED)
+@example(["order-0001", "ORDER-0001", "order-12", "order-9999", "键", "x" * 300])
+@example(["0A", "99"])
+def test_many_keys(texts: list[str]) -> None:
+    keys = [text.encode("utf-8", "replace") for text in texts]
+    expected = [java_hash("T#" + key.decode()) for key in keys]
+    hasher = KeyHasher("T")
+    for _ in range(2):  # with what was remembered, too
+        assert hasher.uniques(keys) == hasher.each(keys) == expected
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    hasher = KeyHasher("T")
+    for number in range(1000):
+        key = f"{number:b}".replace("1", "x")
+        assert hasher.of(key.encode()) == java_hash("T#" + key)
+    assert len(hasher._shares) < 100
+    assert hasher.each([b"x0", b"0x"] * 9) == [java_hash("T#x0"), java_hash("T#0x")] * 9
+
+
 def test_the_smallest_int_has_no_absolute_value() -> None:
     # The prefix "T#" leaves 30 free digits: find the key whose hash is exactly Integer.MIN_VALUE.
     start = (31 * ord("T") + ord("#")) & 0xFFFFFFFF

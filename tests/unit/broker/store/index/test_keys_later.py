@@ -156,6 +156,41 @@ def test_a_message_whose_keys_cannot_be_hashed_costs_its_own_keys_alone(caplog: 
     run(main())
 
 
+@pytest.mark.parametrize("kind", ["good", "two topics", "two keys", "refused", "no key", "cannot be hashed"])
+def test_those_of_a_large_append(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, kind: str) -> None:
+    """They are put all at once, if they are alike, and one of them alone is lost if anything is wrong with it."""
+
+    async def main() -> None:
+        store = await opened(Simulation().node("b").world, small(index_entries=60))
+        assert store.index is not None
+        queue = store.queues.get_or_create("T", 0)
+        keys = [f"k{n}" for n in range(50)]
+        puts = [put(queue, key=key) for key in keys]
+        topic, lost = "T", 0 if kind in ("good", "two topics", "two keys") else 1
+        if kind == "two topics":
+            topic = "U"
+            puts[7] = puts[7]._replace(queue=store.queues.get_or_create(topic, 0))
+        elif kind == "two keys":
+            puts[7] = put(queue, key="k7 other")._replace(keys=(b"k7", b"other"))
+        elif kind == "no key":
+            puts[7] = puts[7]._replace(keys=())
+        elif kind == "cannot be hashed":
+            puts[7] = puts[7]._replace(keys=(b"",))
+        with monkeypatch.context() as broken, caplog.at_level(logging.ERROR):
+            if kind == "refused":
+                broken.setattr(store.index, "put_many", refusing(store, "k7", OverflowError("too large")))
+                broken.setattr(store.index, "put_columns", lambda *_: store.index.put_many(None, 0))
+            store.append(puts)
+        assert caplog.text.count("those of the message at ") == (kind in ("refused", "cannot be hashed"))
+        assert [file.count for file in store.index.files] == [51 - lost + (kind == "two keys")]
+        assert await found_keys(store, "T", keys) == dict.fromkeys(keys, 1) | {"k7": int(topic == "T" and not lost)}
+        if topic != "T":
+            assert await found_keys(store, topic, ["k7"]) == {"k7": 1}
+        await store.stop()
+
+    run(main())
+
+
 @pytest.mark.parametrize("error", [OSError("no memory for its slots"), MemoryError()])
 def test_what_an_index_that_had_stopped_lacks_is_put_from_the_log(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
