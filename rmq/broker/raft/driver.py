@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
+from rmq.broker.raft.announced import Announced
 from rmq.broker.raft.answering import Answering
 from rmq.broker.raft.member_log import BROKEN, MemberLog
 from rmq.broker.raft.met import number
@@ -68,6 +69,8 @@ class RaftDriver:
         self._tell_all = tell
         #: What was made of appends that the others have not been sent yet.
         self._untold: list[SpanTold] = []
+        #: And what the leader has told of bytes that are still to come.
+        self._announced = Announced()
         self._on_disk = on_disk
         self.tasks = TaskOwner("raft")
         #: Told when the role, the term or the leader is another one.
@@ -140,6 +143,7 @@ class RaftDriver:
         self.leads = self.leader = None
         self._effects.clear()
         self._answering.drop()
+        self._announced.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -220,11 +224,13 @@ class RaftDriver:
             self._do(effects)
 
     def _hear_of_span(self, message: SpanTold) -> None:
-        """A leader tells what it has made of a span, which has come before: only of what it led itself."""
+        """A leader tells what it has made of a span that comes next, or is here: only of what it led itself."""
         node, term, told = self.node, message.term, message.told
         if node is None or (node.leader, node.term) != (message.source, term) or self.leads is not None:
             return
-        if self.log.is_of(term, told.start, told.end):
+        if told.end > self.log.known:
+            self._announced.add(message.source, term, told)
+        elif self.log.is_of(term, told.start, told.end):
             self._store.told(told)
 
     def lost(self, member: str) -> None:
@@ -390,15 +396,20 @@ class RaftDriver:
             case Begin(at):
                 return self.log.begin_term(at)
             case Cut(to):
+                self._announced.clear()
                 return self.log.cut(to, whole=self.leads is not None)
             case Reset(at):
+                self._announced.clear()
                 return self.log.reset(at)
         return None
 
     def _write(self, start: int, after: Position, data: bytes | memoryview) -> None:
-        last = self.log.write(start, after, data)
-        self._trouble.over()
         node = self.node
+        told = [] if node is None else self._announced.take(node.leader, node.term, after.end)
+        if node is not None and node.term != after.term:
+            told = []  # it did not lead then
+        last = self.log.write(start, after, data, told)
+        self._trouble.over()
         if node is not None and not self._on_disk:
             self._effects.extend(node.stored(last))
 

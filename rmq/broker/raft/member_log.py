@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from rmq.broker.raft.record_ends import RecordEnds
@@ -12,6 +12,7 @@ from rmq.broker.raft.sidecar import Kept, Sidecar
 from rmq.broker.raft.spans import Spans
 from rmq.broker.store.log.gate import Gate
 from rmq.broker.store.store import Store
+from rmq.broker.store.told import Told
 from rmq.protocol.errors import StoreError
 from rmq.raft.messages import Append, Message
 from rmq.raft.position import LogsParted, Position, TermPath
@@ -156,23 +157,41 @@ class MemberLog:
             for tell in self.on_committed:
                 tell(known)
 
-    def write(self, start: int, after: Position, data: bytes | memoryview) -> Position:
+    def write(self, start: int, after: Position, data: bytes | memoryview, told: Sequence[Told] = ()) -> Position:
         """Take bytes of the leader's log; up to where they are records.
 
+        :param told: what it has told of them, in their order, in the term that they are of.
         :raises LogsParted: they are no records.
         :raises StoreError: the store does not take them.
         :raises OSError: the disk refused.
         """
+        view = memoryview(data)
+        told = [self._proven(one, view, start) for one in told]
+        # Where all of it is as it was told, nobody reads it to put it into queues, or to find out where records end.
+        whole = self._ends.last == start and _tile(told, start, after.end)
         size, at, done = self._log.file_size, start, 0
-        while done < len(data):
-            part = data[done : done + size - at % size]
-            self._store.append_raw(at, bytes(part))
+        while done < len(view):
+            part = view[done : done + size - at % size]
+            self._store.append_raw(at, part, kept=not whole)
             at += len(part)
             done += len(part)
         self.taken += done
         self._path.grow(after.end)
-        self._ends.written(after.end, data)
+        if whole:
+            self._ends.whole(after.end)
+        else:
+            self._ends.written(after.end, data)
+        for one in told:
+            if self.is_of(after.term, one.start, one.end):
+                self._store.told(one)
         return self._path.through(Position(0, self._ends.last))
+
+    def _proven(self, told: Told, data: memoryview, start: int) -> Told:
+        """The same, if it fits what is written; of a span that has begun before that is found out later."""
+        at = told.start - start
+        if at >= 0 and self._store.proves(told, data[at : told.end - start]):
+            return told._replace(proven=True)
+        return told
 
     async def begin_term(self, at: Position) -> None:
         """:raises OSError: that is not on the disk."""
@@ -220,6 +239,15 @@ class MemberLog:
         await self._sidecar.save_terms((at,))
         self._path.reset(at)
         self._ends.begin(at.end)
+
+
+def _tile(told: Sequence[Told], start: int, end: int) -> bool:
+    """Whether spans that are proven follow each other from ``start`` to ``end``."""
+    for one in told:
+        if not one.proven or one.start != start:
+            return False
+        start = one.end
+    return start == end
 
 
 def _path_of(starts: tuple[Position, ...], start: int, end: int, *, empty: bool) -> TermPath:

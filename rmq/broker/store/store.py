@@ -305,17 +305,18 @@ class Store:
         packed = pack(puts, commit_log.place, stamp, together=together, sums=sums)
         return self.commit(packed, keys_later=keys_later)
 
-    def append_raw(self, offset: int, data: bytes) -> None:
+    def append_raw(self, offset: int, data: bytes | memoryview, *, kept: bool = True) -> None:
         """Append bytes of another broker's log, cut anywhere, exactly where they are in that log.
 
         They do what bytes that were sent do: consumers see whole records as soon as these are as durable as configured.
 
         :param data: they lie in one file.
+        :param kept: in memory, too, for who reads them soon.
         :raises StoreError: the gate is closed, for another reason than that this is a slave; ``offset`` is neither the
             end of the log nor the start of the file behind it; or they cross a file's end.
         :raises OSError: the disk refused; nothing is changed.
         """
-        self.commit(Replicated(offset, data))
+        self.commit(Replicated(offset, data, kept))
 
     async def truncate(self, to: int) -> None:
         """Cut the log back, and with it queues, index, and the marks of what is on disk and what is visible.
@@ -366,6 +367,13 @@ class Store:
         What does not fit the bytes is read from the log.
         """
         self.dispatcher.told.add(told)
+
+    def proves(self, told: Told, data: bytes | memoryview) -> bool:
+        """Whether what a leader tells of a span is right, and queues get it as it is told.
+
+        :param data: its bytes.
+        """
+        return self.multi_dispatch is None and self.dispatcher.told.fits(told, data)
 
     def commit(self, packed: Packed | Replicated, *, keys_later: bool = False) -> Span:
         """Write what was packed and move everything that follows from it: whatever is appended ends here.

@@ -86,6 +86,8 @@ class Told(NamedTuple):
     queues: list[ToldQueue]
     #: Entries of the index; None: the leader has no index.
     keys: bytes | None
+    #: It was held against the bytes between when these were written (:meth:`fits`).
+    proven: bool = False
 
     def encode(self) -> bytes:
         """As bytes."""
@@ -165,7 +167,7 @@ class Told(NamedTuple):
         """Whether they have. A span that has not, which is one in 2 GiB at most, is read from the log."""
         return self.end - self._base <= _NEAR
 
-    def fits(self, data: bytes) -> bool:
+    def fits(self, data: bytes | memoryview) -> bool:
         """Whether it is of these bytes of the log, which lie between its offsets, and they are as they were sent.
 
         Sizes add up to the span, so that every record is where its entry says.
@@ -229,7 +231,7 @@ def sizes_in(entries: bytes) -> int:
     return sum(sizes)
 
 
-def _begins(queue: ToldQueue, data: bytes, base: int) -> bool:
+def _begins(queue: ToldQueue, data: bytes | memoryview, base: int) -> bool:
     """Whether the first of a queue's records is one, where it says that it is, and that entry of that queue.
 
     :param base: commit-log offset of the first byte.

@@ -81,6 +81,28 @@ class ToldSpans:
             return None
         return self._first()
 
+    @property
+    def _reads_all(self) -> bool:
+        """Whether there is more to make of records than is told."""
+        return self._queues.unit_code is not None or self._log.checksums.of_new
+
+    def fits(self, told: Told, data: bytes | memoryview) -> bool:
+        """Whether what was told of a span is right, and of use.
+
+        :param data: its bytes.
+        """
+        if self._reads_all or (self._index is not None and told.keys is None):
+            return False
+        if told.fits(data) and (self._index is None or told.has_good_keys()):
+            return True
+        if not self._warned:
+            self._warned = True
+            log.warning(
+                "what the leader tells of the log from %d to %d does not fit it; what is there is read from the "
+                "log, and this is not told again", told.start, told.end,
+            )  # fmt: skip
+        return False
+
     def put(self, told: Told, index_from: int, touched: dict[Queue, None]) -> bool:
         """Put it into queues and index, if it is right and nothing is special; else nothing is changed.
 
@@ -89,24 +111,15 @@ class ToldSpans:
         :raises IndexStopped: the queues have their entries.
         """
         start, end = told.start, told.end
-        data = self._log.written(start, end - start)
         indexed = self._index is not None and index_from < end
-        if data is None or (indexed and told.keys is None):
+        if indexed and told.keys is None:
             return False
-        if (
-            self._queues.unit_code is not None
-            or self._log.checksums.of_new
-            or (self._damaged.parts and self._damaged.bytes_in(start, end))
-        ):
+        if self._reads_all or (self._damaged.parts and self._damaged.bytes_in(start, end)):
             return False
-        if (indexed and not told.has_good_keys()) or not told.fits(data):
-            if not self._warned:
-                self._warned = True
-                log.warning(
-                    "what the leader tells of the log from %d to %d does not fit it; what is there is read from the "
-                    "log, and this is not told again", start, end,
-                )  # fmt: skip
-            return False
+        if not told.proven:
+            data = self._log.read(start, end - start)
+            if data is None or len(data) != end - start or not self.fits(told, data):
+                return False
         queues = self._next_of(told)
         if queues is None:
             return False

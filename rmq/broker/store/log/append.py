@@ -75,7 +75,9 @@ class Replicated(NamedTuple):
 
     #: Where they lie in that log, and are to lie in this one.
     at: int
-    data: bytes
+    data: bytes | memoryview
+    #: In memory, too.
+    kept: bool = True
 
 
 def pack(puts: Sequence[Put], at: Place, stamp: int, *, together: bool = False, sums: bool = False) -> Packed:

@@ -109,18 +109,21 @@ class CommitLog:
 
         :raises OSError: nothing of it is kept; the gate may now be closed.
         """
+        end = self.end
+        self._write(data)
+        self._tail.add(end, data)
+
+    def _write(self, data: bytes | memoryview) -> None:
         file = self._file
         if file is None:
             file = self._enter(self._next_start())
-        end = self.end
         try:
-            file.pwrite(data, end - self._base)
+            file.pwrite(data, self.end - self._base)
         except OSError as error:
             self._write_failed(error)
             raise
-        self._tail.add(end, data)
         size = len(data)
-        self.end = end + size
+        self.end += size
         self.room -= size
 
     def roll(self) -> None:
@@ -153,9 +156,10 @@ class CommitLog:
             self._tail.add(self.end, blank)
         self._adopt(following_file)
 
-    def append_raw(self, offset: int, data: bytes) -> None:
+    def append_raw(self, offset: int, data: bytes | memoryview, kept: bool = True) -> None:
         """Write replicated bytes, which may not cross a file's end, at exactly ``offset``.
 
+        :param kept: in memory, too; otherwise nothing of what lies before is any more.
         :raises StoreError: ``offset`` is neither the end of the log nor the start of the file behind it.
         """
         following = self._next_start()
@@ -171,7 +175,12 @@ class CommitLog:
             self._adopt(self._open_following(following))
         if offset + len(data) > self._base + self.file_size:
             raise StoreError(f"{len(data)} replicated bytes at {offset} cross the end of a file")
-        self.write(data)
+        if kept:
+            self.write(bytes(data))
+        else:
+            self._write(data)
+            if self._tail.size:
+                self._tail.clear()
 
     def _write_failed(self, error: OSError) -> None:
         """Half a write may be there, perhaps with whole records nobody was told of: make it zeros again."""

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from rmq.aio import Message, Producer
 from rmq.broker.raft import incoming
 from rmq.broker.raft.answering import Answering
-from rmq.broker.raft.wire import SpanTold
+from rmq.broker.raft.wire import SpanTold, Word
 from rmq.broker.replication.wire import header
-from rmq.broker.store.told import Told
-from rmq.raft.messages import AppendReply, TimeoutNow
+from rmq.broker.store.told import Told, ToldQueue
+from rmq.protocol.errors import StoreError
+from rmq.raft.messages import Append, AppendReply, TimeoutNow
 from rmq.raft.messages import Message as Said
 from rmq.raft.position import Position
 from rmq.testing.simloop import run
@@ -40,22 +43,47 @@ async def found(cluster: GroupCluster, name: str, topic: str, key: str) -> int:
     return len((await store.query_message(topic, key, 64, 0, 1 << 62)).records)
 
 
+def hears_first(cluster: GroupCluster, kind: type[SpanTold | Append]) -> None:
+    """Members hear what is told of spans before the bytes of these come, or behind them; leaders say either."""
+    for app in cluster.members.values():
+        group = app.group
+        assert group is not None
+        assert group._links is not None
+        if group._links.heard == group._hear:
+            group._links.heard = partial(_hear_first, group._hear, kind)
+
+
+def _hear_first(hear: Callable[[Word], None], kind: type[SpanTold | Append], word: Word) -> None:
+    other = SpanTold if kind is Append else Append
+    if isinstance(word, other) and (not isinstance(word, Append) or word.data):
+        if isinstance(word, Append):
+            word = replace(word, data=bytes(word.data))
+        asyncio.get_running_loop().call_later(0.001, hear, word)
+    else:
+        hear(word)
+
+
 @in_virtual_time
-async def test_followers_put_what_they_are_told() -> None:
+@pytest.mark.parametrize("first", [SpanTold, Append])
+async def test_followers_put_what_they_are_told(first: type[SpanTold | Append]) -> None:
     async with GroupCluster(seed=2) as cluster:
         leader = await cluster.led_by()
+        hears_first(cluster, first)
         await messages(cluster, "Topic")
         await cluster.alike()
         others = [name for name in cluster.names if name != leader]
         for name in others:
             log = cluster.members[name].store.log
             assert put_bytes(cluster, name) > 0.9 * (log.end - log.start)
+            assert len(cluster.driver(name)._announced) == 0
+            assert (log._tail.size < 1000) == (first is SpanTold), "nobody reads what was told of before it came"
             assert await found(cluster, name, "Topic", "all") == 30
         # Another leads, and the one that comes back is told by it.
         await cluster.kill(leader, power=True)
         await cluster.led_by()
         await messages(cluster, "Topic2")
         await cluster.begin(leader)
+        hears_first(cluster, first)
         await eventually(lambda: cluster.driver(leader).leader is not None)
         await messages(cluster, "Topic3")
         await cluster.alike()
@@ -130,8 +158,72 @@ async def test_a_member_believes_its_leader_alone() -> None:
         ):
             driver.step(wrong)
             assert spans.next_after(0) == 1 << 62
+        # Of what is still to come, too.
+        end = driver._commit_log.end
+        driver._announced.clear()
+        later = replace(told, told=told.told._replace(start=end, end=end + told.told.end - told.told.start))
+        for wrong in (replace(later, term=later.term - 1), replace(later, source=other)):
+            driver.step(wrong)
+        assert len(driver._announced) == 0
+        driver.step(later)
+        assert len(driver._announced) == 1
         driver.step(told)
         assert spans.next_after(0) == told.told.start
+
+
+@in_virtual_time
+async def test_what_was_told_before_a_cut_or_a_failure_is_forgotten() -> None:
+    async with GroupCluster(seed=3) as cluster:
+        leader = await cluster.led_by()
+        await messages(cluster, "Topic", 3)
+        await cluster.alike()
+        name, other = [name for name in cluster.names if name != leader]
+        driver = cluster.driver(name)
+        node = driver.node
+        assert node is not None
+        cluster.isolate(name)
+        term, end = node.term, driver._commit_log.end
+        data = driver._commit_log.read(0, end) or b""
+        told = Told(end + len(data), end + len(data) + 200, 5, 7, [ToldQueue("T", 0, 0, bytes(20))], b"")
+        driver.step(Append(term, leader, Position(term, end), Position(term, end + len(data)), node.commit, data))
+        driver.step(SpanTold(term, leader, told))
+        assert len(driver._announced) == 1
+        # Another one leads, and has something else there.
+        driver.step(Append(term + 1, other, Position(term, end), Position(term + 1, end), node.commit))
+        await eventually(lambda: driver._commit_log.end == end and not driver._effects)
+        assert len(driver._announced) == 0
+        driver.step(SpanTold(term + 1, other, told))
+        assert len(driver._announced) == 1
+        driver._fail(StoreError("the disk"))
+        assert len(driver._announced) == 0
+
+
+@in_virtual_time
+async def test_a_leader_is_not_believed_about_what_another_has_led() -> None:
+    async with GroupCluster(seed=3) as cluster:
+        leader = await cluster.led_by()
+        await messages(cluster, "Topic", 3)
+        await cluster.alike()
+        name, other = [name for name in cluster.names if name != leader]
+        driver = cluster.driver(name)
+        node = driver.node
+        assert node is not None
+        cluster.isolate(name)
+        term, end = node.term, driver._commit_log.end
+        data = driver._commit_log.read(0, end) or b""
+        behind = end + len(data)
+        at = Position(term, end)
+        driver.step(Append(term + 1, other, at, at, node.commit))
+        await eventually(lambda: not driver._effects and node.leader == other)
+        for of, believed in ((term, False), (term + 1, True)):
+            told = Told(end, behind, 5, 7, [ToldQueue("T", 0, 0, bytes(20))], b"")
+            driver.step(SpanTold(term + 1, other, told))
+            assert len(driver._announced) == 1
+            driver.step(Append(term + 1, other, at, Position(of, behind), node.commit, data))
+            at, end, behind = Position(of, behind), behind, behind + len(data)
+            await eventually(lambda end=end: driver._commit_log.end == end and not driver._effects)  # type: ignore[misc]
+            assert len(driver._announced) == 0
+            assert (driver._store.dispatcher.told.next_after(0) < end) == believed
 
 
 def test_the_last_of_several_answers_is_sent() -> None:
