@@ -86,7 +86,7 @@ class Meetings:
         return self.met.others.get(one) == word
 
     def has_to_prove(self, hello: Hello) -> bool:
-        """Whether a member has to show that it is that one, before it is heard: its word is new here, and the group is not.
+        """Whether a member has to show that it is that one before it is heard: its word is new, and the group is not.
 
         Only who has lost a disk is new then, or who is spoken to has. While a new group begins everybody is met, and a
         wrong word is replaced by the right one.
