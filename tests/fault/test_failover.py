@@ -193,8 +193,8 @@ async def _begin_that_keeps_slowly(cluster: GroupCluster, name: str) -> None:
     """Start a member that takes its time to keep whom it met: n2 all others, and these n2."""
     group = (await cluster.begin(name)).group
     assert group is not None
-    meetings, save = group.meetings, group._sidecar.save_members
-    assert meetings is not None
+    assert group.member is not None
+    meetings, save = group.member.meetings, group._sidecar.save_members
 
     async def slowly(met: Met) -> None:
         if name == "n2":

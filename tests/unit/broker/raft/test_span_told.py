@@ -48,9 +48,10 @@ def hears_first(cluster: GroupCluster, kind: type[SpanTold | Append]) -> None:
     for app in cluster.members.values():
         group = app.group
         assert group is not None
-        assert group._links is not None
-        if group._links.heard == group._hear:
-            group._links.heard = partial(_hear_first, group._hear, kind)
+        assert group.member is not None
+        links = group.member.links
+        if links.heard == group._hear:
+            links.heard = partial(_hear_first, group._hear, kind)
 
 
 def _hear_first(hear: Callable[[Word], None], kind: type[SpanTold | Append], word: Word) -> None:
