@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from rmq.broker.forgetting import Forgetting
+from rmq.broker.groups.configs import GroupTable
 from rmq.broker.parts import Ground, Tables
 from rmq.broker.pop.modes import RequestModes
 from rmq.broker.raft.table_records import LONGEST, config_of, decode, encode
@@ -22,6 +23,7 @@ from rmq.broker.store.own import own_message
 from rmq.broker.store.queues.files import is_blank
 from rmq.broker.store.state import ENTRY, Queue
 from rmq.broker.topics.changes import FORBIDDEN, GROUP, MODE, TOPIC, Change
+from rmq.broker.topics.table import TopicTable
 from rmq.protocol.addresses import join
 from rmq.protocol.bodies.group import SubscriptionGroupConfig
 from rmq.protocol.bodies.pop import SetMessageRequestModeRequestBody
@@ -61,6 +63,9 @@ class TableChanges:
         self._modes = modes
         self._forgetting = forgetting
         self._tables = (tables.topics, tables.groups, modes)
+        self._table_of: dict[str, TopicTable | GroupTable | RequestModes] = {
+            TOPIC: tables.topics, GROUP: tables.groups, FORBIDDEN: tables.groups, MODE: modes,
+        }  # fmt: skip
         tables.topics.drafts.journal = tables.groups.drafts.journal = modes.journal = self
         self._notes = Rationed(ground.world.clock)
         self._leads = False
@@ -276,8 +281,7 @@ class TableChanges:
 
     def _apply(self, pending: _Pending) -> None:
         change, end = pending.change, pending.end
-        table = self._topics if change.kind == TOPIC else self._groups if change.kind in (GROUP, FORBIDDEN) else None
-        if pending.start >= ((self._modes if table is None else table).applied or 0):
+        if pending.start >= (self._table_of[change.kind].applied or 0):
             try:
                 if self._has(pending):
                     self._clear_away(change, end)

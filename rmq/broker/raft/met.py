@@ -131,7 +131,10 @@ class Meetings:
             if not met.begun:
                 met = replace(met, begun=True, returned=True)
         confirms = hello.known == digest(called(met.disk, one))
-        (self._confirmed.add if confirms else self._confirmed.discard)(one)
+        if confirms:
+            self._confirmed.add(one)
+        else:
+            self._confirmed.discard(one)
         if word != hello.disk:
             before = met.retired.get(one, [])
             retired = met.retired if word is None or not self.met.begun else {**met.retired, one: [*before, word]}

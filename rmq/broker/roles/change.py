@@ -112,8 +112,7 @@ class Roles:
         self.master = master
         begins("what they are told of", lambda: self._disconnect(master))
         self._admission.levels = master.schedule
-        self._arrivals.told += master.arrived
-        self._services.watch(*master.tasks)
+        self._heed(master)
         for handler in master.handlers:
             self._router.add(handler)
 
@@ -122,22 +121,29 @@ class Roles:
         begins("the services of a slave", slave.end)
         await slave.load()
         self.slave = slave
-        self._arrivals.told += slave.arrived
-        self._services.watch(*slave.tasks)
+        self._heed(slave)
         begins("what is known of them", lambda: self._let_go(slave))
 
     def _let_go(self, slave: SlaveServices) -> None:
         self.slave = None
-        self._services.unwatch(*slave.tasks)
-        self._arrivals.told = [told for told in self._arrivals.told if told not in slave.arrived]
+        self._unheed(slave)
 
     def _disconnect(self, master: MasterServices) -> None:
         self.master = None
         self._admission.levels = self._levels
-        self._services.unwatch(*master.tasks)
+        self._unheed(master)
         for handler in master.handlers:
             self._router.remove(handler)
-        self._arrivals.told = [told for told in self._arrivals.told if told not in master.arrived]
+
+    def _heed(self, services: MasterServices | SlaveServices) -> None:
+        """Tell them of arrivals, and notice when one ends."""
+        self._arrivals.told += services.arrived
+        self._services.watch(*services.tasks)
+
+    def _unheed(self, services: MasterServices | SlaveServices) -> None:
+        """They end."""
+        self._services.unwatch(*services.tasks)
+        self._arrivals.told = [told for told in self._arrivals.told if told not in services.arrived]
 
     def start(self) -> None:
         """Serve; the store has started."""

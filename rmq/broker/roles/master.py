@@ -31,7 +31,6 @@ class MasterServices:
 
     They are made anew for each time that the broker is master: what they know is read from the store by :meth:`load`,
     and what ended stays ended.
-
     """
 
     def __init__(

@@ -59,6 +59,13 @@ class Scene:
         await eventually(lambda: len(self.masters) == count)
         return self.masters[-1]
 
+    async def following(self, data: bytes) -> Master:
+        """The first master, which has sent a log: it is stored."""
+        master = await self.connected(1)
+        master.unit(0, data)
+        await eventually(lambda: self.store.log.end == len(data))
+        return master
+
 
 @asynccontextmanager
 async def scene(*, listening: bool = True, **settings: object) -> AsyncIterator[Scene]:
@@ -130,9 +137,7 @@ async def test_it_goes_on_from_the_exact_offset_once_the_next_connection_has_the
 async def test_a_master_with_another_log_is_left_and_tried_again_after_a_pause() -> None:
     data = await filled_log(30)
     async with scene() as s:
-        master = await s.connected(1)
-        master.unit(0, data)
-        await eventually(lambda: s.store.log.end == len(data))
+        master = await s.following(data)
         master.unit(len(data) + 1, b"")
         await eventually(lambda: master.lost)
         status = s.client.status()
@@ -146,9 +151,7 @@ async def test_a_master_with_another_log_is_left_and_tried_again_after_a_pause()
 async def test_what_is_to_be_done_where_files_have_another_size_is_something_else() -> None:
     data = await filled_log(30)
     async with scene() as s:
-        master = await s.connected(1)
-        master.unit(0, data)
-        await eventually(lambda: s.store.log.end == len(data))
+        master = await s.following(data)
         master.unit(len(data), record_head(len(data), SIZE))
         await eventually(lambda: master.lost)
         assert log_bytes(s.store) == data
