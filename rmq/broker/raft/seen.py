@@ -118,14 +118,19 @@ class GroupView:
 
     def link_status(self) -> SlaveStatus:
         """How a follower gets the log."""
-        end = self._log.end
+        end, trouble = self._log.end, self.missing
         if self.member is None:
-            return SlaveStatus(None, False, end, 0, 0, 0, 0, 0, self.missing, 0)
+            return SlaveStatus(end, None, connected=False, trouble=trouble)
         driver, links, _ = self.member
         return SlaveStatus(
-            self.leader_address, driver.leader in links.connected, end, driver.log.taken, 0, 0,
-            driver.heard_ms, driver.heard_ms, self.missing, 0,
-        )  # fmt: skip
+            end,
+            self.leader_address,
+            connected=driver.leader in links.connected,
+            trouble=trouble,
+            received=driver.log.taken,
+            last_read_ms=driver.heard_ms,
+            last_write_ms=driver.heard_ms,
+        )
 
     # -- what is amiss
 

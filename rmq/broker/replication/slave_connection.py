@@ -202,7 +202,12 @@ class SlaveConnection(asyncio.Protocol):
         stream = self.stream
         behind = self._log.end - stream.acked
         return SlaveSeen(
-            self.peer, stream.acked, stream.begun_at, stream.next, stream.sent,
-            self._clock.monotonic() - self._since, behind < self._settings.ha_slave_fallbehind_max,
-            self._service.behind_seconds(stream.acked),
-        )  # fmt: skip
+            address=self.peer,
+            acked=stream.acked,
+            begun_at=stream.begun_at,
+            next=stream.next,
+            sent=stream.sent,
+            seconds=self._clock.monotonic() - self._since,
+            in_sync=behind < self._settings.ha_slave_fallbehind_max,
+            behind=self._service.behind_seconds(stream.acked),
+        )

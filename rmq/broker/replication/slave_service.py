@@ -38,23 +38,23 @@ _LOOK_PAUSE = 1.0
 class SlaveStatus:
     """What a slave says of its link."""
 
+    #: Where this log ends.
+    end: int
     #: ``host:port`` of the master's HA listener; None while none is known.
     master: str | None
     connected: bool
-    #: Where this log ends.
-    end: int
-    #: Bytes received since the start.
-    received: int
-    #: Connections that were opened, and that ended because the logs were not the same.
-    connections: int
-    refused: int
-    #: Wall clock, ms, of the last byte received and the last report; 0 = never.
-    last_read_ms: int
-    last_write_ms: int
     #: Why the last connection ended, or could not be opened; None while there is one.
     trouble: str | None
+    #: Bytes received since the start.
+    received: int = 0
+    #: Connections that were opened, and that ended because the logs were not the same.
+    connections: int = 0
+    refused: int = 0
+    #: Wall clock, ms, of the last byte received and the last report; 0 = never.
+    last_read_ms: int = 0
+    last_write_ms: int = 0
     #: Bytes a second, since the connection was opened.
-    speed: int
+    speed: int = 0
 
 
 class SlaveClient:
@@ -105,12 +105,19 @@ class SlaveClient:
     def status(self) -> SlaveStatus:
         """How the link is."""
         link = self._link
+        taken = 0 if link is None else link.stream.taken
         return SlaveStatus(
-            self.address, link is not None, self._store.log.end,
-            self._received + (link.stream.taken if link is not None else 0), self._connections, self._refused,
-            self._read_ms if link is None else link.read_ms, self._write_ms if link is None else link.write_ms,
-            self._why, 0 if link is None else int(link.stream.taken / max(self.now() - link.since, 1.0)),
-        )  # fmt: skip
+            end=self._store.log.end,
+            master=self.address,
+            connected=link is not None,
+            trouble=self._why,
+            received=self._received + taken,
+            connections=self._connections,
+            refused=self._refused,
+            last_read_ms=self._read_ms if link is None else link.read_ms,
+            last_write_ms=self._write_ms if link is None else link.write_ms,
+            speed=0 if link is None else int(taken / max(self.now() - link.since, 1.0)),
+        )
 
     @property
     def address(self) -> str | None:
