@@ -168,8 +168,12 @@ class TakeOver:
             table.applied = told
 
     def _is_old(self, topic: str, end: int) -> bool:
-        """Whether nothing has come into a topic since the master was asked: else it is there again already."""
-        return all(queue.max_phys <= end for queue in self._queues.all(topic))
+        """Whether nothing has come into a topic since the master was asked: else it is there again already.
+
+        What has come may have an offset that the old topic had, and wait until it is known that its queue begins anew.
+        """
+        waits = self._dispatcher.misfits.wait_behind
+        return not any(queue.max_phys > end or waits(queue, end) for queue in self._queues.all(topic))
 
     def _keep_refused(
         self, what: str, refused: Mapping[str, str], taken: dict[str, C], here: Callable[[str], C | None]

@@ -92,6 +92,10 @@ class Misfits:
         """Whether claims of a queue wait: then every further record of it is to be judged here."""
         return queue in self._waiting
 
+    def wait_behind(self, queue: Queue, end: int) -> bool:
+        """Whether claims of a queue wait whose records lie at ``end`` or behind."""
+        return any(claim.offset >= end for claim in self._waiting.get(queue, ()))
+
     def __bool__(self) -> bool:
         """Whether there is anything to decide about."""
         return bool(self._waiting or self._strays or self._gaps or self.former)

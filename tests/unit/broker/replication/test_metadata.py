@@ -201,6 +201,28 @@ async def test_a_topic_made_anew_since_the_master_was_asked_stays_whatever_else_
 
 
 @in_virtual_time
+async def test_a_message_of_a_topic_made_anew_is_not_thrown_away_with_the_old_ones() -> None:
+    """Its queue offset is one that the old topic had: it waits until a further one tells that the queue begins anew."""
+    async with pair() as scene:
+        await scene.topic("T")
+        await scene.send("T", "old", "older")
+        await rounds(scene)
+        assert scene.slave.roles.slave is not None
+        sync = scene.slave.roles.slave.metadata
+        table = sync._plain[0]
+        await scene.delete_topic("T")
+        without, end = scene.master.topics.answer(), scene.slave.store.log.end
+        await scene.topic("T")
+        await scene.send("T", "new")
+        await asyncio.sleep(0.1)
+        await sync._take(table, without, table.conn, end)
+        await scene.send("T", "newer")
+        await rounds(scene)
+        found = await scene.ask("slave", pull("g", "T"))
+        assert [record.body for record in decode_records(found.body)] == [b"new", b"newer"]
+
+
+@in_virtual_time
 async def test_a_master_that_has_lost_its_disk_takes_nothing_away(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     async with pair() as scene:
