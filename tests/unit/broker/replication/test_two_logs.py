@@ -8,6 +8,7 @@ import pytest
 
 from rmq.broker.replication.master import Why
 from rmq.broker.store.log.reader import Damage
+from rmq.broker.store.state import ENTRY
 from rmq.broker.store.store import Store
 from rmq.testing.simworld import SimNode
 from tests.support.scenes.replication import SIZE, Pair, caught_up, fill, log_bytes, pair
@@ -158,8 +159,13 @@ async def test_what_a_check_finds_damaged_on_a_slaves_disk_is_copied_again() -> 
         await caught_up(p)
         store = p.slaves[0].store
         spoil(p)
-        at = next(queue.max_phys for queue in store.queues)
-        await store.scrub.tell(Damage(SIZE + 1000, min(SIZE + 4000, at)))
+        records = [
+            (at, at + size)
+            for queue in store.queues
+            for at, size, _ in ENTRY.iter_unpack(await store.queues.entries_cold(queue, 0, queue.next))
+        ]
+        spoilt = sorted(one for one in records if one[0] < SIZE + 4000 and one[1] > SIZE + 1000)
+        await store.scrub.tell(Damage(spoilt[0][0], spoilt[-1][1]))
         await asyncio.sleep(20)
         await caught_up(p)
         assert log_bytes(store) == log_bytes(p.master)
