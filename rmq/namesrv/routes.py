@@ -169,9 +169,8 @@ class RouteTable:
         elif before != what.addr:
             rival = self._displace(what, before, channel, notices)
         broker.addrs[what.broker_id] = what.addr
-        place = what.broker_name, what.broker_id
-        if place in self._displaced and self._displaced[place][0] == what.addr:
-            del self._displaced[place]
+        # It has this place now, and claims no other: a member of a group that led has an id of those that follow.
+        self._forget_displaced(what.addr)
 
         known = self._live.get(what.addr)
         if known is None:

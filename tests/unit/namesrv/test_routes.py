@@ -335,6 +335,17 @@ def test_a_broker_that_has_gone_gets_no_place_back(end: str) -> None:
     assert table.returned() == []
 
 
+def test_who_takes_another_id_gets_its_old_place_back_from_nobody() -> None:
+    """A member of a group that is cut off, follows the next leader, and sees that one die."""
+    table = RouteTable()
+    table.register(registration(A, topic("T")), "c1", 0.0)
+    table.register(registration(B, topic("T"), counter=2), "c2", 1.0)
+    table.register(registration(A, broker_id=1, counter=3), "c1", 2.0)
+    table.close("c2")
+    assert addrs(table, "T") == {"broker-a": {1: A}}
+    assert table.returned() == []
+
+
 def test_a_broker_that_moves_is_no_other_one() -> None:
     table = RouteTable()
     table.register(registration(A, topic("T")), "c1", 0.0)
