@@ -29,6 +29,7 @@ from rmq.client.selectors import MessageQueueSelector
 from rmq.client.sending import PreparedSend, send_result
 from rmq.client.settings import ProducerSettings
 from rmq.client.shown import shown
+from rmq.protocol.codes import ResponseCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import (
     AccessDenied,
@@ -47,6 +48,8 @@ __all__ = ["AskRoute", "AskWhy", "Attempts", "Call", "Done", "Pause", "Send", "S
 _LOOK_AGAIN = 0.5
 #: A new topic reaches the name servers within this time.
 _REGISTERED_SOON = 0.1
+#: A broker that hands its lead over is named as the master for so long yet.
+_HANDED_OVER = 0.1
 #: Seconds a name server has to answer while a message waits for a better route than the one there is.
 _ROUTE_SECONDS = 3.0
 #: Seconds that hooks have at least to hear how an attempt ended.
@@ -452,7 +455,19 @@ class Attempts:
             # Its broker knows the topic before the name servers do.
             self._then = Attempts._again
             return Pause(min(rest / 4, _REGISTERED_SOON))
+        if rest > 0 and self._may_hand_over():
+            self._then = Attempts._again
+            return Pause(min(rest / 4, _HANDED_OVER))
         return self._again(None, now)
+
+    def _may_hand_over(self) -> bool:
+        """Whether a broker takes no messages that is still named as the only master: all tries are over in no time."""
+        refused = isinstance(self._error, ResponseError) and self._error.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        queue = self._queue
+        if not refused or self._others or queue is None or len(self._tried) >= self._tries:
+            return False
+        address = self._routes.master_addr(queue.broker_name)
+        return address is not None and send_address(address, self._settings) == self._sent.address
 
     def _again(self, _: Outcome, now: float) -> Step:
         return self._leave(now) if len(self._tried) < self._tries else self._give_up()

@@ -74,8 +74,14 @@ class Heartbeats:
 
     def soon(self, delay: float = _SOON) -> None:
         """Beat shortly, out of the rhythm: a broker does not know us, or not as we are."""
-        if self._handle is None and self._tasks is not None and not self._tasks.closed:
-            self._handle = asyncio.get_running_loop().call_later(delay, self._now)
+        if self._tasks is None or self._tasks.closed:
+            return
+        loop = asyncio.get_running_loop()
+        if self._handle is not None:
+            if self._handle.when() <= loop.time() + delay:
+                return
+            self._handle.cancel()
+        self._handle = loop.call_later(delay, self._now)
 
     def _now(self) -> None:
         self._handle = None

@@ -459,7 +459,12 @@ class ClientInstance:
         return self._questions.ask(topic, limit, template)
 
     def _brokers_moved(self) -> None:
-        if self.producers or self.consumers:
+        if self.sought:
+            # The next master may have to find us at once: the reply to what a send has just found it for, say.
+            here = {name: addrs[0] for name, addrs in self.routes.broker_addrs.items() if 0 in addrs}
+            self.masters = {**self.masters, **here}
+            self.beats.soon(0.0)
+        elif self.producers or self.consumers:
             self.beats.soon()
 
     def _topic_grown(self, topic: str) -> None:

@@ -142,10 +142,11 @@ class Requests:
         send = await sender.encoded(partial(sender.encoder.prepare_reply, request), message, limit)
         deadline = clock.monotonic() + limit
         info = instance.routes.publish.get(send.topic)
-        alone = info is not None and len(info.brokers) < 2
+        if info is not None and len(info.brokers) < 2:
+            # Like any send, which is tried again: a queue of one's choice is not, and its master may just change.
+            return await sender.send(send, None, None, None, limit)
         try:
-            first = limit if alone else limit / 2
-            return await sender.send(send, None, _beside, request.broker_name, first)
+            return await sender.send(send, None, _beside, request.broker_name, limit / 2)
         except (ResponseError, TransportError) as error:
             info = instance.routes.publish.get(send.topic)
             rest = deadline - clock.monotonic()

@@ -539,3 +539,30 @@ def test_a_send_whose_time_is_over_when_the_route_is_known_is_not_made() -> None
     assert isinstance(step, Done)
     assert isinstance(step.outcome, RequestTimeout)
     assert "was not sent in 3 s" in str(step.outcome)
+
+
+def test_a_broker_alone_that_takes_nothing_may_be_handing_its_lead_over() -> None:
+    """It is named as the master for a moment yet: three tries at once would all be over by then."""
+    known = Known("a")
+    s = Sends(known)
+    for _ in range(2):
+        assert isinstance(s.on(answer(14)), AskRoute)
+        assert s.on(None) == Pause(0.1)
+        s.on(None, after=0.1)
+        assert s.broker == "a"
+    s.on(answer(14))
+    s.on(None)
+    assert "tried 3 times" in str(s.fails())
+
+
+def test_a_broker_that_takes_nothing_is_not_waited_for_where_another_is_named() -> None:
+    moved, two = Known("a"), Known("a", "b")
+    s = Sends(moved)
+    s.on(answer(14))
+    moved.broker_addrs = {"a": {0: "next:10911"}}
+    step = s.on(None)
+    assert isinstance(step, Send)
+    assert step.address == "next:10911"
+    s = Sends(two)
+    s.on(answer(14))
+    assert isinstance(s.on(None), Send)
