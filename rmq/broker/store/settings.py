@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from rmq.broker.store.state import ENTRY_SIZE
 from rmq.protocol.errors import ConfigError
 
-__all__ = ["DEFAULT_DELAYS_MS", "StoreSettings"]
+__all__ = ["DEFAULT_DELAYS_MS", "QUEUE_FILE_SIZE", "StoreSettings"]
 
 _S, _M, _H = 1000, 60_000, 3_600_000
 #: ``messageDelayLevel`` of Java, milliseconds of level 1, 2, ...
@@ -15,6 +15,10 @@ DEFAULT_DELAYS_MS: tuple[int, ...] = (
     _S, 5 * _S, 10 * _S, 30 * _S, _M, 2 * _M, 3 * _M, 4 * _M, 5 * _M, 6 * _M, 7 * _M, 8 * _M, 9 * _M, 10 * _M,
     20 * _M, 30 * _M, _H, 2 * _H,
 )  # fmt: skip
+
+
+#: Bytes of a queue's file unless somebody says another size, as in Java.
+QUEUE_FILE_SIZE = 6_000_000
 
 
 @dataclass(slots=True)
@@ -33,7 +37,7 @@ class StoreSettings:
     #: ``mappedFileSizeCommitLog``, bytes.
     commit_log_file_size: int = 1 << 30
     #: ``mappedFileSizeConsumeQueue``, bytes; rounded up to whole entries.
-    queue_file_size: int = 6_000_000
+    queue_file_size: int = QUEUE_FILE_SIZE
     #: ``enableConsumeQueueExt``: messages get units in ``consumequeue_ext``.
     ext_enable: bool = False
     #: ``mappedFileSizeConsumeQueueExt``, bytes.

@@ -15,7 +15,7 @@ import sys
 
 import click
 
-from rmq.broker.store.settings import StoreSettings
+from rmq.broker.store.settings import QUEUE_FILE_SIZE, StoreSettings
 from rmq.broker.store.stopped.dledger_import import Imported, import_log
 from rmq.broker.store.stopped.dledger_plan import Member, Plan, look
 from rmq.cli.command import FAILED, Refused, agrees
@@ -119,10 +119,13 @@ def _member_line(member: Member) -> str:
 
 def _print_done(plan: Plan, done: Imported) -> None:
     made = done.rebuilt
+    sizes = f"mappedFileSizeCommitLog={done.file_size}"
+    if done.queue_file_size != QUEUE_FILE_SIZE:
+        sizes += f" and mappedFileSizeConsumeQueue={done.queue_file_size}"
     queues = f"; {made.queues} queues with {made.entries} entries" if made is not None else ""
     click.echo(
         f"{plain(done.root)}: {done.messages} messages, commit log {done.log_start} to {done.log_end}{queues}; start a "
-        f"broker on it with mappedFileSizeCommitLog={done.file_size}"
+        f"broker on it with {sizes}"
     )
     if done.from_others:
         click.echo(f"note     {done.from_others} entries are damaged there, and came from another member")
@@ -168,6 +171,7 @@ def _done_json(plan: Plan, done: Imported) -> dict[str, object]:
         "upto": plan.upto,
         "leftOut": plan.left_out,
         "mappedFileSizeCommitLog": done.file_size,
+        "mappedFileSizeConsumeQueue": done.queue_file_size,
         "messages": done.messages,
         "commitLog": {"start": done.log_start, "end": done.log_end},
         "queues": 0 if made is None else made.queues,

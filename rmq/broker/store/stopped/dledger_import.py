@@ -20,7 +20,7 @@ from rmq.broker.store.log.reader import Damage
 from rmq.broker.store.log.stamps import Steps
 from rmq.broker.store.queues.deletions import Deletion, Deletions
 from rmq.broker.store.queues.files import QueueDisk
-from rmq.broker.store.settings import StoreSettings
+from rmq.broker.store.settings import QUEUE_FILE_SIZE, StoreSettings
 from rmq.broker.store.start.checkpoint import Checkpoint
 from rmq.broker.store.start.queue_loader import segment_size
 from rmq.broker.store.stopped.dledger_log import EntryFiles, EntryReader, Lost
@@ -29,7 +29,7 @@ from rmq.broker.store.stopped.dledger_records import DeletedTopics, LogWriter, R
 from rmq.broker.store.stopped.findings import Progress
 from rmq.broker.store.stopped.readonly import ReadOnlyFiles
 from rmq.broker.store.stopped.rebuild import Rebuilt, rebuild
-from rmq.broker.store.stopped.stopped_store import in_use
+from rmq.broker.store.stopped.stopped_store import fitted, in_use
 from rmq.protocol.errors import StoreError
 from rmq.runtime.world import FileLock, Files, World
 
@@ -45,7 +45,9 @@ class Imported:
     """What was done."""
 
     root: str
+    #: Bytes of a file of the log, and of a queue.
     file_size: int
+    queue_file_size: int
     #: Messages that were written, and bytes of the log from its first file on.
     messages: int = 0
     log_start: int = 0
@@ -82,7 +84,18 @@ async def import_log(world: World, plan: Plan, settings: StoreSettings, progress
     :raises StoreError: a broker uses a directory, the new one is there already, or the disk is too small.
     :raises OSError: the disk refused; nothing is left behind.
     """
+    settings = await world.offload(_as_theirs, world.files, plan.member.root, settings)
     return await _Import(world, plan, settings, progress).run()
+
+
+def _as_theirs(files: Files, root: str, settings: StoreSettings) -> StoreSettings:
+    """The settings with queue files of the group's size, which its broker.conf names, where nobody says another. Blocks."""
+    if settings.queue_file_size != QUEUE_FILE_SIZE:
+        return settings
+    theirs = dataclasses.replace(settings, root=root)
+    others = ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueueExt")
+    size = fitted(ReadOnlyFiles(files), theirs, others).queue_file_size
+    return dataclasses.replace(settings, queue_file_size=size)
 
 
 class _Import:
@@ -104,7 +117,7 @@ class _Import:
             )
         self._progress = progress
         self._steps = Steps()
-        self._done = Imported(self._to, plan.member.file_size)
+        self._done = Imported(self._to, plan.member.file_size, settings.queue_file_size)
         self._disk = QueueDisk(world.files, self._place, settings.queue_file_size)  # removes trees
 
     async def run(self) -> Imported:

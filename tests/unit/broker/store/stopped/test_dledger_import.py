@@ -41,10 +41,11 @@ def brought(
     members: int | None = None,
     everything: bool = False,
     world: World | None = None,
+    **more: int,
 ) -> Imported:
     """The import of these members."""
     world = world or World.real()
-    settings = small(str(to), commit_log_file_size=1 << 20)
+    settings = small(str(to), **{"commit_log_file_size": 1 << 20, **more})
 
     async def main() -> Imported:
         plan = look(world.files, list(map(str, roots)), str(to), members=members, everything=everything)
@@ -95,6 +96,17 @@ def test_every_message_is_there_and_every_queue(tmp_path: Path, member: DLedgerF
         await store.abandon()
 
     asyncio.run(main())
+
+
+def test_queues_have_files_of_the_groups_size_unless_another_is_said(tmp_path: Path, member: DLedgerFiles) -> None:
+    """Java's broker.conf names it, and starts with nothing else."""
+    queue = member.root / "consumequeue" / "T" / "0"
+    queue.mkdir(parents=True)
+    (queue / f"{0:020d}").write_bytes(bytes(600_000))
+    for name, said, size in (("as-theirs", 6_000_000, 600_000), ("said", 400, 400)):
+        done = brought(tmp_path / name, member.root, queue_file_size=said)
+        assert (done.whole, done.queue_file_size) == (True, size)
+        assert (tmp_path / name / "consumequeue/T/0" / f"{0:020d}").stat().st_size == size
 
 
 def test_a_log_whose_first_files_are_deleted_begins_where_it_did(tmp_path: Path) -> None:
