@@ -89,7 +89,7 @@ async def import_log(world: World, plan: Plan, settings: StoreSettings, progress
 
 
 def _as_theirs(files: Files, root: str, settings: StoreSettings) -> StoreSettings:
-    """The settings with queue files of the group's size, which its broker.conf names, where nobody says another. Blocks."""
+    """The settings with queue files of the group's size, which its settings name, where nobody says another. Blocks."""
     if settings.queue_file_size != QUEUE_FILE_SIZE:
         return settings
     theirs = dataclasses.replace(settings, root=root)
