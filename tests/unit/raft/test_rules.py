@@ -15,13 +15,13 @@ from rmq.raft.position import LogsParted, Position, TermPath
 STARTS, END = ((1, 0), (2, 4)), 9
 
 
-def member(me: str = "b", *, term: int = 2, learners: str = "", preferred: str | None = None) -> RaftNode:
+def member(me: str = "b", *, term: int = 2, learners: str = "", preferred: str = "") -> RaftNode:
     path = TermPath([Position(*start) for start in STARTS], 0, END)
-    members = Members(me, ("a", "b", "c"), tuple(learners), preferred, heartbeat=0.25, span=4, window=10, near=2)
+    members = Members(me, ("a", "b", "c"), tuple(learners), tuple(preferred), heartbeat=0.25, span=4, window=10, near=2)
     return RaftNode(members, path, term, None, 0.0, lambda: 0.0)
 
 
-def leader(*, learners: str = "", preferred: str | None = None) -> RaftNode:
+def leader(*, learners: str = "", preferred: str = "") -> RaftNode:
     """It leads in term 3, since 1 s, and nobody has answered."""
     node = member("a", learners=learners, preferred=preferred)
     node.tick(node.due)
