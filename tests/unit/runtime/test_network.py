@@ -49,6 +49,27 @@ async def test_kept_ports_are_nobody_elses_and_do_not_answer(host: str) -> None:
     await again.close()
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", ""])
+@pytest.mark.parametrize("reserved", [False, True])
+async def test_what_is_accepted_sends_at_once(host: str, reserved: bool) -> None:
+    """Or the second of two answers waits for the other side's word that it has the first: 40 ms."""
+    network = World.real().network
+    accepted: asyncio.Future[asyncio.BaseTransport] = asyncio.get_running_loop().create_future()
+
+    class Accepted(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            accepted.set_result(transport)
+
+    port = (await network.reserve(host)).port if reserved else 0
+    listener = await network.listen(Accepted, host, port)
+    opened, _ = await network.connect(asyncio.Protocol, "127.0.0.1", listener.address[1])
+    taken_in = await accepted
+    for one in (opened, taken_in):
+        assert one.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        one.close()
+    await listener.close()
+
+
 def _behind_a_free_one() -> socket.socket:
     """One that listens at a port whose lower neighbour nobody has: other tests choose ports, too."""
     while True:
