@@ -210,8 +210,8 @@ def _bound_socket(family: socket.AddressFamily, where: tuple[str, int], *, share
     :param shared: with ports of connections that end, and of others that do not listen either; the first listener
         gets it.
     """
-    # With its protocol, or asyncio would not know that what it accepts wants TCP_NODELAY: the second of two answers that
-    # are close to each other came 40 ms later.
+    # With its protocol, or asyncio would give what it accepts no TCP_NODELAY: the second of two answers that are close
+    # to each other came 40 ms later.
     made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, int(shared))
