@@ -131,6 +131,15 @@ def test_an_old_disk_is_taken_by_nobody_and_takes_part_in_nothing() -> None:
         group.say("n0", "n1")
 
 
+def test_who_hears_a_members_word_cannot_pass_for_it_at_a_third() -> None:
+    group = begun()
+    heard = group.members["n1"].introduce(Hello("group", "n1", "n2", "", "", 1, "", "group"))
+    assert group.members["n2"].is_known("n1", heard.disk)
+    assert not group.members["n0"].is_known("n1", heard.disk)
+    with pytest.raises(ReplicationError, match="comes with another disk"):
+        group.members["n0"].hear(replace(heard, to="n0"))
+
+
 def test_nobody_believes_a_stranger_that_he_was_replaced() -> None:
     group = begun()
     hello = group.members["n1"].introduce(Hello("group", "n1", "n0", "", "", 1, "", "group"))

@@ -45,6 +45,7 @@ def test_the_group_is_named_after_its_broker() -> None:
         ("dLegerPeers", "n0-a:1;n1-0.0.0.0:1;n2-c:1"), ("dLegerPeers", "n0-[::]:1;n1-b:1;n2-c:1"),
         ("dLegerPeers", "n0-a:1;n1-10.0.0.300:1;n2-c:1"), ("dLegerPeers", "n0-a:1;n1-b c:1;n2-c:1"),
         ("dLegerPeers", "n0-a:1;n1-b:10911;n2-c:1"), ("dLegerPeers", "n0-a:1;n1-b:10909;n2-c:1"),
+        ("dLegerPeers", "n0-a:1;n1-b:1;n1234567-c:1"), ("dLegerPeers", "n0-a:1;n1-b:1;n\u0662-c:1"),
     ],
 )  # fmt: skip
 def test_what_makes_no_group_is_refused_with_its_key(key: str, value: str) -> None:
