@@ -140,7 +140,10 @@ class SimDisk:
         made_way: dict[str, str] = {}  # and what took a name did so only if that had become free
         for source, target in self._renames:
             group = together.setdefault(source, source)
-            if together.get(target, group) != group:
+            before: str | None = together.get(target, group)
+            while before is not None and before != group:
+                before = made_way.get(before)
+            if before is None:  # else files have taken each other's names, and one waits for the other already
                 made_way[group] = together[target]
             together[target] = group
             for name in self._forced_below(source):

@@ -92,6 +92,17 @@ def test_a_forced_rename_and_unlink_last() -> None:
     assert SimFiles(disk).list("/d") == ["g"]
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_files_that_have_taken_each_others_names(seed: int) -> None:
+    disk, files = made()
+    files.open("/d/g", create=True)
+    files.sync_dir("/d")
+    for source, target in (("f", "h"), ("g", "f"), ("h", "g")):
+        files.rename(f"/d/{source}", f"/d/{target}")
+    disk.power_cut(random.Random(seed))
+    assert set(SimFiles(disk).list("/d")) <= {"f", "g", "h"}
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_a_rename_happens_or_does_not(seed: int) -> None:
     disk, files = made()
