@@ -300,7 +300,12 @@ class BrokerApp:
         if group is None:
             return
         since = None if slave is None else slave.metadata.topics_as_of
+        if master and slave is not None:
+            await slave.before_leading(group.view.addresses_there)
+        led = self.roles.role.leads
         await self.roles.become(Role.master() if master else Role.slave(group.peers.follower_id))
+        if led and self.roles.slave is not None:
+            self.roles.slave.metadata.led()
         if master:
             least = self.settings.default_topic_queue_nums
             regain(self.tables.topics, store.queues, store.log.end if since is None else since, least)

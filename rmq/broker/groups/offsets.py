@@ -227,7 +227,9 @@ class OffsetTable:
             self.changes += 1
         return moved
 
-    async def follow(self, table: Mapping[str, Mapping[int, int]], last: Mapping[str, Mapping[int, int]]) -> int:
+    async def follow(
+        self, table: Mapping[str, Mapping[int, int]], last: Mapping[str, Mapping[int, int]], *, whole: bool = False
+    ) -> int:
         """Take over what a slave's master holds: no offset moves back but where the master's own has.
 
         A slave may be further on than its master: groups went on here while that was away. What tells a reset from a
@@ -236,6 +238,7 @@ class OffsetTable:
 
         :param table: as for :meth:`load`.
         :param last: what it answered before in the same life; empty where that is not known.
+        :param whole: every offset in it is taken as it is: nobody can have gone on here.
         :returns: how many offsets moved, came or went.
         """
         moved = 0
@@ -247,7 +250,8 @@ class OffsetTable:
                     before = last.get(name, {})
                     for queue_id, offset in table[name].items():
                         held = own.get(queue_id, UNKNOWN)
-                        if offset > held or (0 <= offset < held and offset < before.get(queue_id, UNKNOWN)):
+                        back = whole or offset < before.get(queue_id, UNKNOWN)
+                        if offset > held or (0 <= offset < held and back):
                             own[queue_id] = offset
                             moved += 1
             await asyncio.sleep(0)

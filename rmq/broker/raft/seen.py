@@ -65,6 +65,11 @@ class GroupView:
             return self._broker_addr
         return None if self.member is None else self.member.links.brokers.get(one)
 
+    def addresses_there(self) -> list[str]:
+        """What clients are told of the other members that are there."""
+        links = None if self.member is None else self.member.links
+        return [] if links is None else [links.brokers[one] for one in links.connected if one in links.brokers]
+
     # -- how it is
 
     def info(self) -> GroupInfo:

@@ -127,6 +127,12 @@ class MetadataSync:
         #: Where the master's log ended when it was asked last; None before the first time.
         self._master_end: int | None = None
         self._told_at = 0.0
+        #: Connections to a member of the group that leads: one over which it has said that it serves as the master, and
+        #: one over which its offsets were taken as they are. Before it serves it may still ask others for them.
+        self._serves: Conn | None = None
+        self._whole: Conn | None = None
+        #: When this broker ceased to be the master, monotonic seconds, if it was one.
+        self._led_at: float | None = None
         #: Topics whose messages have come, and no word of them, with the queues that they need: to be asked for at
         #: once, and asked for in vain.
         self._lacking: dict[str, int] = {}
@@ -200,6 +206,19 @@ class MetadataSync:
         tables = (*self._plain, *self._progress)
         return [(table.name, now - table.taken_at) for table in tables if table.taken_at is not None]
 
+    def led(self) -> None:
+        """This broker was the master until now: the progress here is what there is."""
+        self._led_at = self._clock.monotonic()
+
+    def has_progress(self, within: float) -> bool:
+        """Whether the progress here was that of its group so many seconds ago, or less."""
+        since = self._clock.monotonic() - within
+        if self._led_at is not None and self._led_at >= since:
+            return True
+        # What was taken over in addition to what was here is not known to be all.
+        taken = self._whole is not None
+        return taken and all(table.taken_at is not None and table.taken_at >= since for table in self._progress)
+
     @property
     def topics_as_of(self) -> int | None:
         """Where the log ended when the topics here were the master's; None = not since this broker follows."""
@@ -255,6 +274,8 @@ class MetadataSync:
             return
         self._known = True
         end = self._log.end
+        conn = self._client.connected(master)
+        serves = conn is not None and conn is self._serves
         answers: list[tuple[_Table, bytes, Conn | None]] = []
         for table in tables:
             try:
@@ -279,7 +300,9 @@ class MetadataSync:
             return
         self._told = False
         for table, body, conn in answers:
-            await self._take(table, body, conn, end)
+            whole = serves and conn is self._serves and conn is not self._whole and table is self._progress[0]
+            if await self._take(table, body, conn, end, whole=whole) and whole:
+                self._whole = conn
 
     async def _ask(self, master: str, table: _Table) -> bytes | None:
         answer = await self._client.request(master, Command.request(table.code), _TIMEOUT)
@@ -297,7 +320,8 @@ class MetadataSync:
             answer = await self._client.request(master, request, _TIMEOUT)
             if answer.code != ResponseCode.SUCCESS:
                 raise ResponseError(answer.code, answer.remark, master)
-            text = KVTable.decode(answer.body).table.get("commitLogMaxOffset", "")
+            said = KVTable.decode(answer.body).table
+            text = said.get("commitLogMaxOffset", "")
             end = whole(text)
             if end is None:
                 raise BodyError(f"{master} does not say where its log ends: commitLogMaxOffset={text[:_SHOWN]!r}")
@@ -305,6 +329,7 @@ class MetadataSync:
             table.trouble.failed(error)
             return False
         conn = self._client.connected(master)
+        self._serves = conn if self._in_group and said.get("brokerRole") == "master" else None
         self._master_end, self._told_at = end, self._clock.monotonic()
         while self._arrived_end < end:
             if conn is None or conn.closed:
@@ -317,14 +342,17 @@ class MetadataSync:
         """What is in queues, and here to stay: a group may take back what it has not committed."""
         return self._durability.visible if self._in_group else self._log.end - self._dispatcher.behind
 
-    async def _take(self, table: _Table, body: bytes, conn: Conn | None, end: int) -> None:
+    async def _take(self, table: _Table, body: bytes, conn: Conn | None, end: int, *, whole: bool = False) -> bool:
         same = conn is not None and conn is table.conn
-        if not same or body != table.body:
+        if whole or not same or body != table.body:
             try:
-                await table.take(body, same, end)
+                if whole:
+                    await self._takeover.offsets(body, same, end, whole=True)
+                else:
+                    await table.take(body, same, end)
             except Exception as error:
                 table.trouble.failed(error)
-                return
+                return False
             table.trouble.over()
             table.body, table.conn = body, conn
             if table is self._plain[0]:
@@ -332,3 +360,4 @@ class MetadataSync:
         table.taken_at, table.as_of = self._clock.monotonic(), end
         if table is self._plain[0]:
             self.on_topics(end)
+        return True

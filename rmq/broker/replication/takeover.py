@@ -131,15 +131,21 @@ class TakeOver:
             self._modes.replace_all(modes)
             self._note_applied(answer, self._modes)
 
-    async def offsets(self, body: bytes, same: bool, end: int) -> None:
-        """Have groups go on where they do at the master."""
+    async def offsets(self, body: bytes, same: bool, end: int, *, whole: bool = False) -> None:
+        """Have groups go on where they do at the master.
+
+        They may have gone on here while a master was away, so what is further on stays. In a group nobody goes on but
+        at the leader: once it serves, what it says is how it is, also where a group was reset while this one was away.
+
+        :param whole: what it says is how it is.
+        """
         if _OFFSETS.search(body) is None:  # reads as no offsets: what the slave has is not to be taken for deleted
             raise BodyError("there is no offsetTable in it")
         refused: dict[str, str] = {}
         told: dict[str, Mapping[int, int]] = dict(await read_offsets(body, refused.__setitem__))
         # Not in it is what was deleted.
         self._keep_refused("pair of topic and group with offsets", refused, told, self._last_offsets.get)
-        await self._offsets.follow(told, self._last_offsets if same else {})
+        await self._offsets.follow(told, self._last_offsets if same else {}, whole=whole)
         self._last_offsets = told
 
     async def delays(self, body: bytes, same: bool, end: int) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from rmq.broker.parts import Ground, Tables
+from rmq.broker.replication.elected import KNOWS_PROGRESS, ask_members
 from rmq.broker.replication.followed import Followed
 from rmq.broker.replication.metadata import MetadataSync
 from rmq.broker.replication.slave_service import SlaveStatus
@@ -18,6 +19,9 @@ from rmq.runtime.ending import Parts
 from rmq.runtime.tasks import TaskOwner
 
 __all__ = ["MasterLink", "SlaveServices"]
+
+#: Seconds that the master's progress is good for, beside those that an election takes: it is taken in each.
+_PROGRESS_HOLDS = 3.0
 
 
 class MasterLink(Protocol):
@@ -64,7 +68,10 @@ class SlaveServices:
         master: Callable[[], str | None],
         seek: Callable[[], None],
     ) -> None:
+        self._ground = ground
         self._store = ground.store
+        self._offsets = tables.offsets
+        self._client = client
         self._delays = delays = beside.delays
         self._delays_file = delays_file = MetadataFile(
             ground.world, ground.settings.config_path("delayOffset.json"), delays.render
@@ -102,9 +109,25 @@ class SlaveServices:
         self.client.start()
         self.metadata.start(self._tasks)
 
+    @property
+    def _knows_progress(self) -> bool:
+        election = self._ground.settings.raft_election_timeout / 1000
+        return self.metadata.has_progress(_PROGRESS_HOLDS + 2 * election)
+
+    async def before_leading(self, members: Callable[[], Sequence[str]]) -> None:
+        """Its group has elected it: what it has not heard of the master's progress, it asks the others.
+
+        :param members: the addresses of those that are there.
+        """
+        if not self._knows_progress:
+            await ask_members(self._ground, self._offsets, self._delays, self._client, members)
+            self._delays_file.changed()
+
     def figures(self) -> dict[str, str]:
         """What the runtime information says of it: where its master is, and how much it lacks of its log."""
         found = {"masterHAAddress": self.client.address or "unknown"}
+        if self._ground.settings.enable_dleger_commit_log:
+            found[KNOWS_PROGRESS] = str(self._knows_progress).lower()
         behind = self.metadata.behind
         if behind is None:
             return found

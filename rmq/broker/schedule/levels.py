@@ -49,6 +49,22 @@ class DelayOffsets:
         self.table = {level: offset for level, offset in table.items() if level > 0}
         self.changed = False
 
+    def merge(self, other: DelayOffsets) -> int:
+        """Take over what another broker of the same log knows of levels where it is further on, or as far.
+
+        :returns: of how many levels the offset moved.
+        """
+        moved = 0
+        for level, offset in other.table.items():
+            if offset < self.get(level):
+                continue
+            if offset > self.get(level):
+                moved += 1
+                self.set(level, offset)
+                self.aside -= {one for one in self.aside if one[0] == level}
+            self.aside |= {one for one in other.aside if one[0] == level}
+        return moved
+
     def parse(self, data: bytes) -> None:
         """Have what the file, or an answer to 45, holds.
 

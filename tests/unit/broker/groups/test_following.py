@@ -40,6 +40,16 @@ def test_every_queue_by_itself(own: Table, last: Table, now: Table) -> None:
             assert after.get(name, {}).get(queue, -1) == expected, (name, queue)
 
 
+@given(TABLES, TABLES)
+def test_what_is_taken_whole_is_as_it_was_told_and_nothing_else_goes(own: Table, now: Table) -> None:
+    table = OffsetTable()
+    table.load(own)
+    moved = asyncio.run(table.follow(now, {}, whole=True))
+    expected = {name: {**own.get(name, {}), **now.get(name, {})} for name in {*own, *now}}
+    assert held(table) == expected
+    assert moved == sum(at != own.get(name, {}).get(queue) for name in now for queue, at in now[name].items())
+
+
 @given(TABLES)
 def test_what_does_not_change_is_not_written(own: Table) -> None:
     table = OffsetTable()
