@@ -10,8 +10,9 @@ empty entry that other implementations write, so that nothing but messages is ev
 
 **How it is driven** (:class:`~rmq.raft.node.RaftNode`). The broker's driver owns one, and gives it whatever happens:
 ``step`` a message of another member, ``tick`` when :attr:`~rmq.raft.node.RaftNode.due`, ``appended`` after each commit
-of the store (one span for a turn of the loop, never one for a message), ``stored`` when the log is as durable up to the
-end of a record as is to be counted: after its fdatasync, or after the write where the settings are content with memory.
+of the store and ``spread`` once for all of a turn of the loop (one span, never one for a message), ``stored`` when the
+log is as durable up to the end of a record as is to be counted: after its fdatasync, or after the write where the
+settings are content with memory.
 
 Each returns effects (:mod:`rmq.raft.effects`). **They are carried out in the order in which they come, one after the
 other, and one that changes files is on the disk before the next begins**, but for ``Write``, whose durability is told

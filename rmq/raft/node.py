@@ -76,8 +76,9 @@ class RaftNode:
         """When :meth:`tick` is to be called."""
         if self._leading is None:
             return self._campaign_at
-        times = [self._leading.heartbeat_at, self._leading.quorum_at]
-        return min(times if self._leading.heir is None else [*times, self._leading.heir_until])
+        leading = self._leading
+        due = min(leading.heartbeat_at, leading.quorum_at)
+        return due if leading.heir is None else min(due, leading.heir_until)
 
     def nearest(self, now: float) -> str | None:
         """Of the voters that a leader hears, the one that has most of its log."""
@@ -169,14 +170,17 @@ class RaftNode:
                         self._campaign(now, told=True)
         return self._taken()
 
-    def appended(self, end: int) -> list[Effect]:
-        """The leader's store has appended messages up to ``end``, which is where a record ends.
+    def appended(self, end: int) -> None:
+        """The leader's store has appended messages up to ``end``, which is where a record ends; :meth:`spread` follows.
 
         :raises LogsParted: this member does not take any.
         """
         if self._leading is None:
             raise LogsParted(f"{self.members.me} does not lead, and has appended up to {end}")
         self.path.grow(end)
+
+    def spread(self) -> list[Effect]:
+        """Send the others what was appended, if this member leads still; once for all that comes together."""
         self._send_spans()
         return self._taken()
 

@@ -14,7 +14,7 @@ from rmq.broker.raft.answering import Answering
 from rmq.broker.raft.member_log import BROKEN, MemberLog
 from rmq.broker.raft.met import number
 from rmq.broker.raft.sidecar import Kept, Sidecar
-from rmq.broker.raft.wire import SpanTold, Word
+from rmq.broker.raft.wire import Say, SpanTold, Word
 from rmq.broker.store.log.gate import Gate
 from rmq.broker.store.store import Store
 from rmq.broker.store.told import Told
@@ -22,7 +22,7 @@ from rmq.broker.store.trouble import Trouble
 from rmq.protocol.errors import RMQError, StoreError
 from rmq.raft.effects import Became, Begin, Commit, Cut, Effect, Reset, Role, Save, Send, Write
 from rmq.raft.members import Members
-from rmq.raft.messages import Append, Message
+from rmq.raft.messages import Append
 from rmq.raft.node import RaftNode
 from rmq.raft.position import LogsParted, Position
 from rmq.runtime.tasks import TaskOwner
@@ -53,7 +53,7 @@ class RaftDriver:
         members: Members,
         sidecar: Sidecar,
         kept: Kept,
-        send: Callable[[str, Message], None],
+        send: Say,
         *,
         on_disk: bool,
         tell: Callable[[SpanTold], None] | None = None,
@@ -67,10 +67,10 @@ class RaftDriver:
         self._answering = Answering(send)
         self._send = self._answering.send
         self._tell_all = tell
-        #: What was made of appends that the others have not been sent yet.
-        self._untold: list[SpanTold] = []
-        #: And what the leader has told of bytes that are still to come.
+        #: What the leader has told of bytes that are still to come.
         self._announced = Announced()
+        #: Sends the others what was appended in this turn of the loop.
+        self._turn: asyncio.Handle | None = None
         self._on_disk = on_disk
         self.tasks = TaskOwner("raft")
         #: Told when the role, the term or the leader is another one.
@@ -147,6 +147,9 @@ class RaftDriver:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._turn is not None:
+            self._turn.cancel()
+            self._turn = None
         self._keep_gate()
 
     def _fail(self, error: Exception) -> None:
@@ -258,35 +261,30 @@ class RaftDriver:
         self._do(effects)
 
     def _appended(self) -> None:
-        """The store of a leader has appended messages."""
+        """The store of a leader has appended messages: it goes to the others when their keys are in the index, too."""
         node, end = self.node, self._commit_log.end
         try:
             if node is None:
                 raise LogsParted(f"messages were appended up to {end} by a member that does not lead")
             last = self.log.appended(end)
-            effects = node.appended(end)
+            node.appended(end)
             if not self._on_disk:
-                effects += node.stored(last)
+                self._do(node.stored(last))
         except LogsParted as error:
             self._fail(error)
             return
-        self._do(effects)
-        untold, self._untold = self._untold, []
-        for told in untold:
-            self._tell_of_span(told)
+        if self._turn is None:
+            self._turn = asyncio.get_running_loop().call_soon(self._spread)
+
+    def _spread(self) -> None:
+        self._turn = None
+        if self.node is not None:
+            self._do(self.node.spread())
 
     def _made(self, told: Told) -> None:
         """The store has made queue entries and keys of what it has appended, or is about to say so."""
-        if self.leads is not None:
-            message = SpanTold(self.leads, self._members.me, told)
-            if told.end > self.log.known:
-                self._untold.append(message)
-            else:
-                self._tell_of_span(message)
-
-    def _tell_of_span(self, message: SpanTold) -> None:
-        if self._tell_all is not None and self.leads == message.term:
-            self._tell_all(message)
+        if self.leads is not None and self._tell_all is not None:
+            self._tell_all(SpanTold(self.leads, self._members.me, told))
 
     def _flushed(self, to: int) -> None:
         stored = self.log.flushed(to)

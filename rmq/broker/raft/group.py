@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from rmq.broker.parts import Ground
@@ -161,9 +161,9 @@ class Group:
         """Whether every other member has been met: until then nobody could tell whether one has lost its disk."""
         return self.member is not None and self.member.takes_part
 
-    def _say(self, to: str, message: Message) -> None:
+    def _say(self, to: str, message: Message, data: Sequence[bytes] = ()) -> None:
         if self.member is not None and self.member.takes_part:
-            self.member.links.send(to, message)
+            self.member.links.send(to, message, data)
 
     def _say_of_span(self, told: SpanTold) -> None:
         if self.member is not None and self.member.takes_part:

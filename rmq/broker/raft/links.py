@@ -13,12 +13,12 @@ from rmq.broker.raft.incoming import Incoming
 from rmq.broker.raft.met import Meetings
 from rmq.broker.raft.outgoing import Outgoing
 from rmq.broker.raft.peers import Peers
-from rmq.broker.raft.wire import Hello, SpanTold, Word, pieces
+from rmq.broker.raft.wire import Hello, SpanTold, Word, encode, pieces
 from rmq.broker.settings import BrokerSettings
 from rmq.broker.store.trouble import Trouble
 from rmq.protocol import addresses
 from rmq.protocol.errors import ConfigError, ReplicationError, RMQError
-from rmq.raft.messages import Append, Message
+from rmq.raft.messages import Message
 from rmq.remoting.limits import Repeated
 from rmq.remoting.tls import TlsMode
 from rmq.runtime import patience
@@ -150,23 +150,25 @@ class Links:
         if self._listener is not None:
             await self._listener.close()
 
-    def send(self, to: str, message: Message) -> None:
+    def send(self, to: str, message: Message, data: Sequence[bytes] = ()) -> None:
         """Say something, when there is a connection; else it is lost.
 
         Messages go to who has shown, on a connection of his own, that he is that member: something else may have its
         address now.
+
+        :param data: as of :class:`~rmq.broker.raft.wire.Say`.
         """
         link = self._out.get(to)
-        if link is not None and (not isinstance(message, Append) or not message.data or self._is_here(to)):
-            link.send(*pieces(message))
+        if link is not None and (not data or self._is_here(to)):
+            link.send(pieces(message, data), span=bool(data))
 
     def tell(self, told: SpanTold) -> None:
-        """Say the same to everybody who understands it."""
-        unit: tuple[bytes | memoryview, ...] = ()
+        """Say the same to everybody who understands it, with the next span that it gets."""
+        unit = b""
         for one, link in self._out.items():
             if link.listens and self._is_here(one):
-                unit = unit or pieces(told)
-                link.send(*unit)
+                unit = unit or encode(told)
+                link.hold(unit)
 
     def _introduction(self, one: str) -> bytes:
         return self._meetings.introduce(replace(self._hello, to=one)).encode()

@@ -10,11 +10,12 @@ from typing import Any
 from rmq.broker.raft.record_ends import RecordEnds
 from rmq.broker.raft.sidecar import Kept, Sidecar
 from rmq.broker.raft.spans import Spans
+from rmq.broker.raft.wire import Say
 from rmq.broker.store.log.gate import Gate
 from rmq.broker.store.store import Store
 from rmq.broker.store.told import Told
 from rmq.protocol.errors import StoreError
-from rmq.raft.messages import Append, Message
+from rmq.raft.messages import Append
 from rmq.raft.position import LogsParted, Position, TermPath
 
 __all__ = ["BROKEN", "MemberLog"]
@@ -36,9 +37,7 @@ class MemberLog:
     :param on_disk: counted is what is on the disk, not what is written (``flushDiskType=SYNC_FLUSH``).
     """
 
-    def __init__(
-        self, store: Store, sidecar: Sidecar, kept: Kept, send: Callable[[str, Message], None], *, on_disk: bool
-    ) -> None:
+    def __init__(self, store: Store, sidecar: Sidecar, kept: Kept, send: Say, *, on_disk: bool) -> None:
         self._store = store
         self._log = store.log
         self._sidecar = sidecar

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from typing import cast
 
@@ -18,6 +19,8 @@ __all__ = ["Outgoing"]
 _UNHEARD = 3.0
 #: Bytes that wait for one member; what comes beyond is lost, and asked for again.
 _UNSENT = 8 << 20
+#: Bytes that wait for the next span, at most.
+_MOST_HELD = 1 << 20
 
 
 class Outgoing(asyncio.Protocol):
@@ -40,6 +43,9 @@ class Outgoing(asyncio.Protocol):
         self._spoken = False
         #: Since when nothing has come back for what was sent; None while nothing waits for that.
         self._unheard: float | None = None
+        #: What goes with the next span.
+        self._held: deque[bytes] = deque()
+        self._held_bytes = 0
         self._transport: asyncio.Transport | None = None
         self._decoder = UnitDecoder()
         #: Where the other side is.
@@ -77,8 +83,19 @@ class Outgoing(asyncio.Protocol):
         except ReplicationError as error:
             self._end(str(error))
 
-    def send(self, *pieces: bytes | memoryview) -> None:
-        """Send a unit, given in pieces."""
+    def hold(self, unit: bytes) -> None:
+        """Send a unit with the next span, before it. Nobody needs it: of many the oldest are dropped."""
+        held = self._held
+        held.append(unit)
+        self._held_bytes += len(unit)
+        while self._held_bytes > _MOST_HELD:
+            self._held_bytes -= len(held.popleft())
+
+    def send(self, pieces: list[bytes], *, span: bool = False) -> None:
+        """Send a unit, given in pieces.
+
+        :param span: it has bytes of the log.
+        """
         transport = self._transport
         if transport is None:
             return
@@ -88,8 +105,13 @@ class Outgoing(asyncio.Protocol):
         elif now - self._unheard > _UNHEARD:
             self._end(f"nothing has come back for {_UNHEARD:.0f} s")
             return
-        if transport.get_write_buffer_size() + sum(map(len, pieces)) <= _UNSENT:
-            transport.writelines(pieces)
+        if transport.get_write_buffer_size() + sum(map(len, pieces)) > _UNSENT:
+            return
+        if span and self._held:
+            pieces = [*self._held, *pieces]
+            self._held.clear()
+            self._held_bytes = 0
+        transport.writelines(pieces)
 
     def introduce(self) -> None:
         """Say again who speaks: there is more to say. It is short, and nobody asks for it again: never lost."""

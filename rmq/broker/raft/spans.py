@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from dataclasses import replace
+from collections.abc import Coroutine
 from typing import Any
 
+from rmq.broker.raft.wire import Say
 from rmq.broker.store.log.commit_log import CommitLog
-from rmq.raft.messages import Append, Message
+from rmq.raft.messages import Append
 
 __all__ = ["Spans"]
 
@@ -18,23 +18,25 @@ class Spans:
     :param say: to a member.
     """
 
-    def __init__(self, log: CommitLog, say: Callable[[str, Message], None]) -> None:
+    def __init__(self, log: CommitLog, say: Say) -> None:
         self._log = log
         self._say = say
 
     def send(self, to: str, message: Append) -> Coroutine[Any, Any, None] | None:
         """Send a span with its bytes; what is to be waited for where those come from the disk."""
-        at, end, size = message.before.end, message.after.end, self._log.file_size
-        pieces = []
-        if at < self._log.start:
+        at, end, log = message.before.end, message.after.end, self._log
+        if at < log.start:
             return None  # deleted since: the member asks again
-        while at < end:
-            behind = min(end, at - at % size + size)
-            piece = self._log.read(at, behind - at)
-            if piece is None:
-                return self._send_cold(to, message)
-            pieces.append(piece)
-            at = behind
+        pieces = log.pieces(at, end - at)
+        if pieces is None:
+            pieces, size = [], log.file_size
+            while at < end:
+                behind = min(end, at - at % size + size)
+                piece = log.read(at, behind - at)
+                if piece is None:
+                    return self._send_cold(to, message)
+                pieces.append(piece)
+                at = behind
         self._send_bytes(to, message, pieces)
         return None
 
@@ -48,9 +50,8 @@ class Spans:
         self._send_bytes(to, message, pieces)
 
     def _send_bytes(self, to: str, message: Append, pieces: list[bytes]) -> None:
-        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        if len(data) == message.after.end - message.before.end:  # else it was deleted meanwhile
-            self._say(to, replace(message, data=data))
+        if sum(map(len, pieces)) == message.after.end - message.before.end:  # else it was deleted meanwhile
+            self._say(to, message, pieces)
 
     async def warm(self, start: int, end: int) -> None:
         """Have in memory what is read next."""

@@ -15,7 +15,8 @@ byte of the log that it carries (0 where it carries none)::
     6     lead                 term i8
     7     refused              text; it goes the other way, before the connection is closed
     8     be counted again     term i8, returning i8
-    9     tells of a span      term i8, then :mod:`rmq.broker.store.told`; only to who has said that it listens
+    9     tells of a span      term i8, then :mod:`rmq.broker.store.told`; before its bytes or behind them, and only to
+                               who has said that it listens
     10    listens              nothing; it goes the other way, and means that kind 9 is understood
 
 The first unit may come again on a connection, when there is more to say.
@@ -25,9 +26,10 @@ A unit without a body goes the other way, too: it says that what has come was he
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from struct import Struct, error
-from typing import Final
+from typing import Final, Protocol
 
 import orjson
 
@@ -42,6 +44,7 @@ __all__ = [
     "LISTENS",
     "REFUSED",
     "Hello",
+    "Say",
     "SpanTold",
     "Word",
     "decode",
@@ -160,22 +163,28 @@ def refusal(why: str) -> bytes:
     return header(0, len(body)) + body
 
 
+class Say(Protocol):
+    """Says something to a member; what cannot be said now is lost."""
+
+    def __call__(self, to: str, message: Message, data: Sequence[bytes] = ()) -> None:
+        """:param data: the bytes of an ``Append``, which has none itself, in pieces."""
+
+
 def encode(message: Word) -> bytes:
     """As a unit."""
-    return b"".join(pieces(message))
+    return b"".join(pieces(message, (bytes(message.data),) if isinstance(message, Append) else ()))
 
 
-def pieces(message: Word) -> tuple[bytes, bytes | memoryview]:
-    """The same in two pieces: bytes of the log are the second, as they are."""
-    data: bytes | memoryview = b""
-    at = 0
+def pieces(message: Word, data: Sequence[bytes] = ()) -> list[bytes]:
+    """The same in pieces: the bytes of an ``Append`` are ``data``, as they are."""
+    at, size = 0, 0
     match message:
         case VoteRequest(term, _, last, pre, told):
             body = _ASK.pack(1, term, *last, pre + 2 * told)
         case VoteReply(term, _, granted, pre):
             body = _ANSWER.pack(2, term, granted + 2 * pre)
-        case Append(term, _, before, after, commit, data, asked):
-            at = before.end
+        case Append(term, _, before, after, commit, _, asked):
+            at, size = before.end, sum(map(len, data))
             body = _APPEND.pack(_GOES_ON, term, *before, *after, commit, asked)
         case AppendReply(term, _, match, rejected, nearest, asked, returning):
             bits = (match is not None) + 2 * (rejected is not None) + 4 * (nearest is not None)
@@ -189,8 +198,8 @@ def pieces(message: Word) -> tuple[bytes, bytes | memoryview]:
         case TimeoutNow(term, _):
             body = _LEAD.pack(6, term)
         case SpanTold(term, _, told):
-            body, data = _TELL.pack(_SPAN, term), told.encode()
-    return header(at, len(body) + len(data)) + body, data
+            body = _TELL.pack(_SPAN, term) + told.encode()
+    return [header(at, len(body) + size) + body, *data]
 
 
 def decode(source: str, body: bytes | memoryview) -> Word:

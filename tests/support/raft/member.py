@@ -239,9 +239,9 @@ class SimMember:
             size = self._random.randint(4, 9)
             self._append(bytes([size]) + self._random.randbytes(size - 1))
         self.path.grow(len(self.log))
-        effects = node.appended(len(self.log))
+        node.appended(len(self.log))
         self._sync()
-        self._do(effects)
+        self._do(node.spread())
         return True
 
     # -- effects

@@ -233,6 +233,7 @@ def test_nothing_is_sent_again_that_a_member_has() -> None:
     node = leader()
     node.step(AppendReply(3, "b", match=Position(3, 9), asked=1), 1.0)
     node.appended(13)
+    node.spread()
     (told,) = said(node.step(AppendReply(3, "b", rejected=Position(3, 13), nearest=Position(1, 4), asked=2), 1.0))
     assert isinstance(told, Append)
     assert told.before == Position(3, 9)
@@ -241,7 +242,8 @@ def test_nothing_is_sent_again_that_a_member_has() -> None:
 def test_what_is_not_acknowledged_is_bounded() -> None:
     node = leader()
     node.step(AppendReply(3, "b", match=Position(3, 9), asked=1), 1.0)
-    sent = [one.after.end for one in said(node.appended(100)) if isinstance(one, Append)]
+    node.appended(100)
+    sent = [one.after.end for one in said(node.spread()) if isinstance(one, Append)]
     assert sent == [13, 17, 21]  # a window of 10 bytes is full then
     (more,) = said(node.step(AppendReply(3, "b", match=Position(3, 13), asked=2), 1.0))
     assert isinstance(more, Append)
@@ -253,6 +255,7 @@ def test_a_member_that_is_on_the_way_through_what_was_deleted_begins_anew() -> N
     for one in "bc":
         node.step(AppendReply(3, one, match=Position(3, 9), asked=1), 1.0)
     node.appended(100)
+    node.spread()
     node.stored(Position(3, 100))
     node.step(AppendReply(3, "c", match=Position(3, 100), asked=2), 1.0)
     node.deleted(50)
@@ -288,6 +291,7 @@ def test_and_when_it_has_all_that_is_committed(end: int, match: tuple[int, int],
     node = leader()
     node.step(back("b", Position(2, 8)), 1.2)
     node.appended(end)
+    node.spread()
     node.stored(Position(3, end))
     assert Commit(end) in node.step(AppendReply(3, "c", match=Position(3, end), asked=2_000_000), 2.0)
     assert admitted(node.step(back("b", Position(*match)), 2.0)) == counted
@@ -316,6 +320,7 @@ def test_an_heir_is_told_when_it_has_everything() -> None:
     node = leader()
     node.step(AppendReply(3, "b", match=Position(3, 9), asked=1), 1.0)
     node.appended(12)
+    node.spread()
     assert TimeoutNow(3, "a") not in said(node.transfer("b", 1.1))
     told = said(node.step(AppendReply(3, "b", match=Position(3, 12), asked=2), 1.2))
     assert told.count(TimeoutNow(3, "a")) == 1

@@ -84,7 +84,8 @@ class Group:
         """A leader's store appends a record."""
         self.logs[name] += data
         node = self.nodes[name]
-        self.do(name, node.appended(self.starts[name] + len(self.logs[name])))
+        node.appended(self.starts[name] + len(self.logs[name]))
+        self.do(name, node.spread())
         self.do(name, node.stored(node.path.last))
 
     def say(self, name: str, data: bytes) -> None:

@@ -466,6 +466,10 @@ class CommitLog:
         """``size`` bytes as this process wrote them, or None when they are not kept."""
         return self._tail.read(offset, size)
 
+    def pieces(self, offset: int, size: int) -> list[bytes] | None:
+        """The same in the pieces in which they were written."""
+        return self._tail.pieces(offset, size)
+
     def read(self, offset: int, size: int) -> bytes | None:
         """Bytes from memory or the page cache.
 

@@ -54,6 +54,13 @@ class MemoryTail:
 
     def read(self, offset: int, size: int) -> bytes | None:
         """``size`` bytes at ``offset``, or None when they are not all kept without a gap."""
+        pieces = self.pieces(offset, size)
+        if pieces is None or len(pieces) == 1:
+            return None if pieces is None else pieces[0]
+        return b"".join(pieces)
+
+    def pieces(self, offset: int, size: int) -> list[bytes] | None:
+        """The same as they were written, not put together."""
         if offset < self.first:
             return None
         starts = self._starts
@@ -63,7 +70,7 @@ class MemoryTail:
         lo = offset - starts[at]
         chunk = self._chunks[at]
         if lo + size <= len(chunk):
-            return chunk[lo : lo + size]
+            return [chunk[lo : lo + size]]
         parts = [chunk[lo:]]
         have = len(chunk) - lo
         if have <= 0:
@@ -77,7 +84,7 @@ class MemoryTail:
             parts.append(chunk[: size - have])
             have += len(chunk)
             expected += len(chunk)
-        return b"".join(parts)
+        return parts
 
     def read_many(self, spans: Sequence[tuple[int, int]]) -> list[bytes] | None:
         """The bytes of every (offset, size), or None when one of them is not kept."""

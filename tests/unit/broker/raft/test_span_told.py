@@ -59,7 +59,7 @@ def _hear_first(hear: Callable[[Word], None], kind: type[SpanTold | Append], wor
     if isinstance(word, other) and (not isinstance(word, Append) or word.data):
         if isinstance(word, Append):
             word = replace(word, data=bytes(word.data))
-        asyncio.get_running_loop().call_later(0.001, hear, word)
+        asyncio.get_running_loop().call_soon(hear, word)
     else:
         hear(word)
 
