@@ -30,6 +30,15 @@ _ALIKE = {
     "aclEnable": "accounts are asked for by some brokers only",
 }
 
+#: Further ones that the members of a group should agree on, any of which may lead next.
+_ALIKE_IN_GROUP = _ALIKE | {
+    "messageIndexEnable": "messages are found by their keys while some lead, and not while others do",
+    "enableLmq": "light queues are there while some lead, and not while others do",
+    "enableMultiDispatch": "light queues lack messages while some lead, and not while others do",
+    "fileReservedTime": "some have deleted messages already that others still have",
+    "timerWheelEnable": "messages with a time of their own are refused while some lead, and not while others do",
+}
+
 
 @dataclass(slots=True)
 class Broker:
@@ -142,6 +151,7 @@ def _sets(brokers: list[Broker]) -> Iterator[Finding]:
         if any(one.replicas is not None and one.replicas.group is not None for one in members):
             said = {one.id: (one.where, one.replicas.group) for one in members if one.replicas is not None}
             yield from of_elected(name, said)
+            yield from _differences(name, _ALIKE_IN_GROUP, [(one.address, one.settings) for one in members], "members")
             continue
         master = next((one for one in members if one.id == 0), None)
         if master is None:
@@ -174,14 +184,22 @@ def _agreement(brokers: list[Broker]) -> Iterator[Finding]:
     if len(versions) > 1:
         told = "; ".join(f"{version}: {', '.join(sorted(set(names)))}" for version, names in sorted(versions.items()))
         yield judged(False, "cluster", f"brokers are of several versions ({told})", "finish the upgrade")
-    for key, why in _ALIKE.items():
+    masters = [(broker.name, broker.settings) for broker in brokers if broker.id == 0]
+    yield from _differences("cluster", _ALIKE, masters, "masters")
+
+
+def _differences(
+    what: str, keys: Mapping[str, str], said: list[tuple[str, Mapping[str, str]]], whose: str
+) -> Iterator[Finding]:
+    """Settings that should be alike, each with what comes of it when they are not."""
+    for key, why in keys.items():
         values: dict[str, list[str]] = {}
-        for broker in brokers:
-            if broker.id == 0 and key in broker.settings:
-                values.setdefault(broker.settings[key], []).append(broker.name)
+        for name, settings in said:
+            if key in settings:
+                values.setdefault(settings[key], []).append(name)
         if len(values) > 1:
             told = "; ".join(f"{value!r} on {', '.join(sorted(names))}" for value, names in sorted(values.items()))
-            yield judged(False, "cluster", f"{key} differs ({told}): {why}", "set it alike on all masters")
+            yield judged(False, what, f"{key} differs ({told}): {why}", f"set it alike on all {whose}")
 
 
 class _Numbers:

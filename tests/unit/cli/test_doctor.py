@@ -246,6 +246,22 @@ def test_members_that_do_not_take_each_other_are_told_with_why() -> None:
     ]  # fmt: skip
 
 
+def test_members_that_have_other_settings_lead_differently() -> None:
+    """What a broker that only follows would refuse, or leave out, shows when it leads."""
+    said: list[tuple[HARuntimeInfo, str, str]] = [
+        (seen("n0", "leader", *UP), "messageDelayLevel", "1s 5s"),
+        (seen("n1"), "messageDelayLevel", "1s"),
+        (seen("n2"), "enableLmq", "true"),
+    ]
+    members = [
+        replace(broker("a", number), settings={key: value, "brokerId": str(number)}, replicas=replicas)
+        for number, (replicas, key, value) in enumerate(said)
+    ]
+    ((wrong, told),) = found(Cluster({"n1": view("a/0", "a/1", "a/2")}, members))
+    assert not wrong
+    assert told.startswith("a: messageDelayLevel differs ('1s' on a:11911; '1s 5s' on a:10911): a delay level means")
+
+
 def test_a_sound_group_that_elects_its_master_has_nothing() -> None:
     assert elected(seen("n0", "leader", *UP), seen("n1"), seen("n2")) == []
     assert elected(seen("n0", "leader", *UP, preferred="n0"), None, seen("n2")) == []
