@@ -18,6 +18,7 @@ from rmq.broker.store.index.feed import ROLLED_BACK
 from rmq.broker.store.index.file import INDEX_ENTRY, IndexFile
 from rmq.broker.store.index.index import Index
 from rmq.broker.store.index.keyhash import KeyHasher
+from rmq.broker.store.index.words import MOST_WORDS
 from rmq.broker.store.log.record_runs import Run
 from rmq.broker.store.log.records import index_keys
 from rmq.broker.store.trouble import Trouble
@@ -38,6 +39,8 @@ _AHEAD = 1024
 #: So many entries in a row may be wrong: their neighbours tell.
 _MOST_WRONG = 8192
 _MOST = 2 * _MOST_WRONG
+#: Entries of one message that a start may have put a second time: all its keys, of which the first ones were there.
+_MOST_TWICE = 2 * (MOST_WORDS + 1)
 
 
 class _Key(NamedTuple):
@@ -274,7 +277,11 @@ def _aligned(keys: list[_Key], entries: list[_Entry], last: int) -> tuple[int, i
             at += 1  # its message is not in the log any more, or was put twice
         elif fit(key + 1, at):
             key += 1  # the index has refused it
-        elif ahead := next((n for n in range(1, len(entries) - at) if fit(key + n, at + n)), 0):
+        elif twice := _twice(keys[key], entries, at):
+            at += twice
+        elif ahead := next(
+            (n for n in range(1, len(entries) - at) if fit(key + n, at + n) and _is_once(keys, key + n)), 0
+        ):
             wrong += zip(entries[at : at + ahead], keys[key : key + ahead], strict=True)
             key, at = key + ahead, at + ahead
         elif last >= 0 and len(entries) - at == bisect_right(keys, last, key, key=_offset_of) - key:
@@ -290,3 +297,25 @@ def _aligned(keys: list[_Key], entries: list[_Entry], last: int) -> tuple[int, i
                 break
             key, at = places[entries[following].says[:2]], following
     return key, at, wrong
+
+
+def _twice(key: _Key, entries: list[_Entry], at: int) -> int:
+    """How many entries from ``at`` on come before that of a key, all of its message or of such as have gone by."""
+    for number in range(at + 1, min(len(entries), at + _MOST_TWICE)):
+        if entries[number - 1].says[1] > key.offset:
+            return 0
+        if entries[number].says[:2] == key[:2]:
+            return number - at
+    return 0
+
+
+def _is_once(keys: list[_Key], number: int) -> bool:
+    """Whether a message has a key once: where an entry says the same of one that is there twice, it may be either."""
+    own, offset, _ = keys[number]
+    for step in (-1, 1):
+        other = number + step
+        while 0 <= other < len(keys) and keys[other].offset == offset:
+            if keys[other].hash == own:
+                return False
+            other += step
+    return True

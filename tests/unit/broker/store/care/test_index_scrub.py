@@ -159,6 +159,42 @@ def test_a_good_index_is_left_alone_while_keys_come_in() -> None:
     run(main())
 
 
+@pytest.mark.parametrize("again", [2, 3, 5])
+def test_keys_that_were_put_twice_are_left_alone(again: int) -> None:
+    """A start puts a message again of whose keys a full file may have some; others have the same word twice."""
+
+    async def main() -> None:
+        at = await _scene()
+        store = at.store
+        queue = store.queues.get_or_create("T", 0)
+
+        def send(*words: str) -> int:
+            keys = tuple(word.encode() for word in words)
+            return store.append([put(queue, b"y", key=" ".join(words))._replace(keys=keys)]).start
+
+        words = ("a", "b", "c", "d", "e")
+        hasher = store.indexing.hasher("T")
+        offset = send(*words)
+        assert store.index is not None
+        store.index.put_many([(hasher.of(word.encode()), offset) for word in words[:again]], store.log.stamp)
+        for number in range(40):
+            send(f"one-{number}", *("same",) * (number % 7), f"other-{number}")
+        for number in range(8):
+            send(f"last-{number}")
+        await asyncio.sleep(8 * PASS)
+        before = at.content()
+        assert store.index_scrub is not None
+        assert store.index_scrub.mended == 0
+        # And what changes on the disk there is put right all the same.
+        at.flip(-1, _entry(store.index.files[-1].count - 4, 0), 3)
+        await asyncio.sleep(8 * PASS)
+        assert store.index_scrub.mended > 0
+        assert at.content() == before
+        await store.stop()
+
+    run(main())
+
+
 def test_a_file_that_retention_takes_between_two_passes_is_not_held() -> None:
     async def main() -> None:
         at = await _scene(scrub_interval_hours=24)
