@@ -22,6 +22,7 @@ from rmq.broker.store.store import Store
 from rmq.client.message import Message
 from rmq.protocol.errors import RMQError
 from rmq.raft.position import Position
+from tests.support.consumers import bodies_of
 from tests.support.raft.brokers import GroupCluster
 from tests.support.raft.lives import Load, live
 from tests.support.virtual import eventually, in_virtual_time
@@ -45,26 +46,18 @@ async def test_clients_notice_a_pause_and_nothing_else() -> None:
         load = Load(cluster)
         running = asyncio.create_task(load.run())
         await eventually(lambda: load.acknowledged)
-        got: set[bytes] = set()
-        consumer = PushConsumer("group_of_consumers", namesrv=cluster.namesrv_addr)
-
-        @consumer.on("Topic")
-        async def take(message: Message) -> None:
-            got.add(bytes(message.body))
-
-        await consumer.start()
-        for _ in range(3):
+        async with bodies_of("Topic", cluster.namesrv_addr, "group_of_consumers") as got:
+            for _ in range(3):
+                await asyncio.sleep(3)
+                leader = await cluster.led_by()
+                await cluster.kill(leader)
+                await cluster.led_by()
+                await asyncio.sleep(2)
+                await cluster.begin(leader)
             await asyncio.sleep(3)
-            leader = await cluster.led_by()
-            await cluster.kill(leader)
-            await cluster.led_by()
-            await asyncio.sleep(2)
-            await cluster.begin(leader)
-        await asyncio.sleep(3)
-        load.ended = True
-        await running
-        await eventually(lambda: load.acknowledged <= got)
-        await consumer.shutdown()
+            load.ended = True
+            await running
+            await eventually(lambda: load.acknowledged <= got)
         assert load.pause < 3
         assert len(cluster.led) >= 4
 
@@ -88,57 +81,49 @@ async def test_consumers_and_senders_in_order_find_the_next_leader_at_once(way: 
         await cluster.led_by()
         load = Load(cluster)
         running = asyncio.create_task(load.run())
-        got: set[bytes] = set()
-        consumer = PushConsumer("next_leader", namesrv=cluster.namesrv_addr)
-
-        @consumer.on("Topic")
-        async def take(message: Message) -> None:
-            got.add(bytes(message.body))
-
-        await consumer.start()
-        by_hand = PullConsumer("by_hand", namesrv=cluster.namesrv_addr)
-        await by_hand.start()
-        await asyncio.sleep(4)
-        old = await cluster.led_by()
-        assert (await by_hand.pull(_FIRST, "*", 0)).messages
-        match way:
-            case "killed and back":
-                await cluster.kill(old)
+        async with bodies_of("Topic", cluster.namesrv_addr, "next_leader") as got:
+            by_hand = PullConsumer("by_hand", namesrv=cluster.namesrv_addr)
+            await by_hand.start()
+            await asyncio.sleep(4)
+            old = await cluster.led_by()
+            assert (await by_hand.pull(_FIRST, "*", 0)).messages
+            match way:
+                case "killed and back":
+                    await cluster.kill(old)
+                    await cluster.led_by()
+                    await asyncio.sleep(0.3)
+                    await cluster.begin(old)
+                case "handed over":
+                    cluster.driver(old).transfer(next(name for name in cluster.names if name != old))
+                case _:
+                    cluster.isolate(old)
+            await eventually(lambda: cluster.leader() not in (None, old), 20)
+            before = len(load.acknowledged)
+            await eventually(lambda: len(load.acknowledged) > before + 50, 10)
+            stored = set(load.acknowledged)
+            await eventually(lambda: stored <= got, 4)
+            assert await _pulled(by_hand)
+            await by_hand.shutdown()
+            cluster.simulation.net.heal()
+            await asyncio.sleep(2)
+            async with Producer(
+                "in_order", namesrv=cluster.namesrv_addr, retry_times_when_send_failed=0, send_msg_timeout=1.0
+            ) as producer:
+                await producer.send(Message("Topic", b"first"), queue=_FIRST)
+                now = await cluster.led_by()
+                await cluster.kill(now)
                 await cluster.led_by()
-                await asyncio.sleep(0.3)
-                await cluster.begin(old)
-            case "handed over":
-                cluster.driver(old).transfer(next(name for name in cluster.names if name != old))
-            case _:
-                cluster.isolate(old)
-        await eventually(lambda: cluster.leader() not in (None, old), 20)
-        before = len(load.acknowledged)
-        await eventually(lambda: len(load.acknowledged) > before + 50, 10)
-        stored = set(load.acknowledged)
-        await eventually(lambda: stored <= got, 4)
-        assert await _pulled(by_hand)
-        await by_hand.shutdown()
-        cluster.simulation.net.heal()
-        await asyncio.sleep(2)
-        async with Producer(
-            "in_order", namesrv=cluster.namesrv_addr, retry_times_when_send_failed=0, send_msg_timeout=1.0
-        ) as producer:
-            await producer.send(Message("Topic", b"first"), queue=_FIRST)
-            now = await cluster.led_by()
-            await cluster.kill(now)
-            await cluster.led_by()
-            sent = asyncio.get_running_loop().time()
-            while asyncio.get_running_loop().time() < sent + 2:
-                try:
-                    await producer.send(Message("Topic", b"next"), queue=_FIRST)
-                    break
-                except RMQError:
-                    await asyncio.sleep(0.1)
-            else:
-                pytest.fail("a queue of one's own choice is not found again")
-        load.ended = True
-        await running
-        await consumer.shutdown()
+                sent = asyncio.get_running_loop().time()
+                while asyncio.get_running_loop().time() < sent + 2:
+                    try:
+                        await producer.send(Message("Topic", b"next"), queue=_FIRST)
+                        break
+                    except RMQError:
+                        await asyncio.sleep(0.1)
+                else:
+                    pytest.fail("a queue of one's own choice is not found again")
+            load.ended = True
+            await running
 
 
 @in_virtual_time

@@ -5,11 +5,13 @@ tell. What was acknowledged is consumed. (Leaders of this release: ``tests/fault
 from __future__ import annotations
 
 import asyncio
+from contextlib import AbstractAsyncContextManager
 
 import pytest
 
-from rmq.aio import AdminClient, Producer, PushConsumer
+from rmq.aio import AdminClient, Producer
 from rmq.client.message import Message, MessageQueue
+from tests.support.consumers import bodies_of
 from tests.support.raft.brokers import GroupCluster
 from tests.support.virtual import eventually, in_virtual_time
 
@@ -40,24 +42,14 @@ def test_messages_of_a_topic_that_nobody_else_has_heard_of_are_consumed(was_ther
             assert all(one is None or one.read_queue_nums == 2 for one in configs), "they had heard of it"
 
             await cluster.led_by()
-            consumer, got = await _consumer(cluster)
-            await eventually(lambda: got == sent, 90)
-            await consumer.shutdown()
+            async with _consumer(cluster) as got:
+                await eventually(lambda: got == sent, 90)
 
     scene()
 
 
-async def _consumer(cluster: GroupCluster) -> tuple[PushConsumer, set[bytes]]:
-    """One that has begun, and what it is given."""
-    got: set[bytes] = set()
-    consumer = PushConsumer("g", namesrv=cluster.namesrv_addr, consume_from_where="CONSUME_FROM_FIRST_OFFSET")
-
-    @consumer.on("Orders")
-    async def take(message: Message) -> None:
-        got.add(bytes(message.body))
-
-    await consumer.start()
-    return consumer, got
+def _consumer(cluster: GroupCluster) -> AbstractAsyncContextManager[set[bytes]]:
+    return bodies_of("Orders", cluster.namesrv_addr, consume_from_where="CONSUME_FROM_FIRST_OFFSET")
 
 
 @in_virtual_time
@@ -67,18 +59,17 @@ async def test_who_consumes_already_is_given_what_is_in_regained_queues_at_once(
         leader = await cluster.led_by()
         at = f"{cluster.addresses[leader]}:10911"
         tables = cluster.members[leader].tables
-        tables.topics.journal = tables.groups.journal = None
+        tables.topics.drafts.journal = tables.groups.drafts.journal = None
         tables.topics.applied = tables.groups.applied = None
         await admin.create_and_update_topic(at, "Orders", read_queue_nums=2, write_queue_nums=2)
         await asyncio.sleep(3)
-        consumer, got = await _consumer(cluster)
-        await asyncio.sleep(1)
-        async with Producer("p", namesrv=cluster.namesrv_addr) as producer:
-            await admin.create_and_update_topic(at, "Orders", read_queue_nums=12, write_queue_nums=12)
-            for queue in (1, 9, 11):
-                await producer.send(Message("Orders", b"%d" % queue), queue=MessageQueue("Orders", "group", queue))
-            await cluster.kill(leader)
-            assert got == {b"1"}
-            await cluster.led_by()
-            await eventually(lambda: got == {b"1", b"9", b"11"}, 5)
-        await consumer.shutdown()
+        async with _consumer(cluster) as got:
+            await asyncio.sleep(1)
+            async with Producer("p", namesrv=cluster.namesrv_addr) as producer:
+                await admin.create_and_update_topic(at, "Orders", read_queue_nums=12, write_queue_nums=12)
+                for queue in (1, 9, 11):
+                    await producer.send(Message("Orders", b"%d" % queue), queue=MessageQueue("Orders", "group", queue))
+                await cluster.kill(leader)
+                assert got == {b"1"}
+                await cluster.led_by()
+                await eventually(lambda: got == {b"1", b"9", b"11"}, 5)

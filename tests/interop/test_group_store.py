@@ -7,10 +7,11 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from rmq.aio import AdminClient, Message, Producer, PushConsumer
+from rmq.aio import AdminClient, Message, Producer
 from rmq.broker.topics.changes import APPLIED
 from rmq.protocol.names import TABLE_CHANGES_TOPIC
 from rmq.runtime import patience
+from tests.support.consumers import bodies_of
 from tests.support.peers import Client, start_cluster
 from tests.support.peers.cluster import BROKER_DEFAULTS
 from tests.support.raft.processes import FILE_SIZE, ProcessGroup
@@ -46,19 +47,13 @@ async def test_java_opens_the_store_of_a_member(tmp_path: Path, clients: Callabl
         assert topics["Kept"].read_queue_nums == 3
         assert "Gone" not in topics
         assert TABLE_CHANGES_TOPIC not in topics
-        got: set[bytes] = set()
-        consumer = PushConsumer("g", namesrv=cluster.namesrv, consume_from_where="CONSUME_FROM_FIRST_OFFSET")
-
-        @consumer.on("Kept")
-        async def take(message: Message) -> None:
-            got.add(bytes(message.body))
-
-        await consumer.start()
-        async with patience.timeout(30):
+        async with (
+            bodies_of("Kept", cluster.namesrv, consume_from_where="CONSUME_FROM_FIRST_OFFSET") as got,
+            patience.timeout(30),
+        ):
             while True:
                 if got == SENT:
                     break
                 await asyncio.sleep(0.1)
-        await consumer.shutdown()
     finally:
         await asyncio.to_thread(cluster.stop)

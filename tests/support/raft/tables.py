@@ -9,13 +9,14 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from rmq.aio import AdminClient, Message, MessageQueue, Producer, PushConsumer
+from rmq.aio import AdminClient, Message, MessageQueue, Producer
 from rmq.broker.app import BrokerApp
 from rmq.broker.replication import metadata
 from rmq.protocol.bodies.group import SubscriptionGroupConfig
 from rmq.protocol.command import Command
 from rmq.protocol.errors import RMQError
 from rmq.remoting.client import RemotingClient
+from tests.support.consumers import bodies_of
 from tests.support.raft.brokers import GroupCluster
 from tests.support.virtual import eventually
 
@@ -69,18 +70,10 @@ class Place:
         raise AssertionError(f"{topic} took no message")
 
     async def consumed(self, topic: str, within: float = 120, least: int = 1) -> set[bytes]:
-        got: set[bytes] = set()
-        consumer = PushConsumer(
-            f"of-{topic}", namesrv=self.cluster.namesrv_addr, consume_from_where="CONSUME_FROM_FIRST_OFFSET"
-        )
-
-        @consumer.on(topic)
-        async def take(message: Message) -> None:
-            got.add(bytes(message.body))
-
-        await consumer.start()
-        await eventually(lambda: len(got) >= least, within)
-        await consumer.shutdown()
+        """What a new group is given of a topic: so many messages, or more, within so many seconds."""
+        options = {"namesrv": self.cluster.namesrv_addr, "consume_from_where": "CONSUME_FROM_FIRST_OFFSET"}
+        async with bodies_of(topic, group=f"of-{topic}", **options) as got:
+            await eventually(lambda: len(got) >= least, within)
         return got
 
     def topics_file(self, name: str) -> dict[str, object]:
