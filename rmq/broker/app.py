@@ -259,6 +259,8 @@ class BrokerApp:
             if settings.enable_dleger_commit_log
             else None
         )
+        if group is not None:
+            front.delivery.surely_leads = group.surely_leads
         router.add(ElectionAdmin(ground, group))
         self.roles = roles = Roles(
             Role.of(settings) if group is None else Role.slave(group.peers.follower_id),

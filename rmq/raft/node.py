@@ -105,6 +105,11 @@ class RaftNode:
             for one, progress in leading.progress.items()
         }
 
+    def surely_leads(self, now: float) -> bool:
+        """Whether nobody else can lead: so many have heard of this one so lately that no other is elected yet."""
+        leading = self._leading
+        return leading is not None and leading.heir is None and leading.has_majority(now)
+
     @property
     def heir(self) -> str | None:
         """To whom a leader is giving the lead."""

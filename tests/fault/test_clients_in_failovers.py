@@ -25,7 +25,10 @@ from rmq.aio import (
     TransactionProducer,
     TransactionState,
 )
+from rmq.protocol.codes import RequestCode, ResponseCode
+from rmq.protocol.command import Command
 from rmq.protocol.errors import RMQError
+from rmq.remoting.client import RemotingClient
 from tests.support.raft.brokers import GroupCluster
 from tests.support.virtual import eventually, in_virtual_time
 
@@ -303,3 +306,44 @@ async def test_replies_find_who_asks_once_he_has_found_the_next_leader(way: str)
             for _ in range(3):
                 assert (await asks.request(Message("Questions", b"after"), timeout=5)).body == b"re: after"
         await consumer.shutdown()
+
+
+@in_virtual_time
+async def test_a_leader_that_is_cut_off_sends_no_group_back() -> None:
+    """It serves for up to two seconds beside the next one: who comes from there is not where it thinks it ends."""
+    async with (
+        GroupCluster(seed=1) as cluster,
+        Producer("p", namesrv=cluster.namesrv_addr) as producer,
+    ):
+        old = await cluster.led_by()
+        await producer.send(Message("Topic", b"first"))
+        await producer.send(Message("Topic", b"first"), queue=MessageQueue("Topic", "group", 0))
+        await cluster.alike()
+        client = RemotingClient(cluster.simulation.node("reader").world)
+        seen: set[tuple[int, int]] = set()
+
+        async def ask(suspend: int) -> None:
+            pull: dict[str, str | None] = {
+                "consumerGroup": "g", "topic": "Topic", "queueId": "0", "queueOffset": "9", "maxMsgNums": "32",
+                "sysFlag": "6" if suspend else "4", "commitOffset": "0", "suspendTimeoutMillis": str(suspend),
+                "subscription": "*", "subVersion": "0",
+            }  # fmt: skip
+            answer = await client.request(
+                f"{cluster.addresses[old]}:10911", Command(RequestCode.PULL_MESSAGE, ext=pull), 10
+            )
+            seen.add((answer.code, int((answer.ext or {})["nextBeginOffset"] or 0)))
+
+        await ask(0)
+        moved, seen = seen, set()
+        assert [code for code, _ in moved] == [ResponseCode.PULL_OFFSET_MOVED], "it alone may say so"
+        cluster.isolate(old)
+        await asyncio.sleep(0.9)
+        both = 0
+        for _ in range(30):
+            await asyncio.sleep(0.1)
+            both += sum(cluster.driver(name).leads is not None for name in cluster.names) == 2
+            await ask(0)
+            await ask(100)
+        await client.close()
+        assert both, "nobody else has led meanwhile"
+        assert {offset for _, offset in seen} == {9}, seen

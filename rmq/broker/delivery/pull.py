@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -74,6 +75,8 @@ class Delivery:
         self.holds = Holds(clock, self._wake, self._expire)
         self.slow_readers = SlowReaders(settings, groups)
         self.serve_as(leads=True)
+        #: Whether nobody else can be the master by now: in a group, one that is cut off learns of the next one late.
+        self.surely_leads: Callable[[], bool] = lambda: True
         #: Pulls that found nothing, for the statistics.
         self.missed = 0
         topics.on_change.append(self._topic_changed)
@@ -271,9 +274,12 @@ class Delivery:
     def _is_elsewhere(self, code: int) -> bool:
         """Whether a slave has not got, or has no longer, what its master may have: who asks is to wait.
 
-        Told to ask at once, as Java tells him, he would ask again and again for as long as the master is away.
+        The same of a master that may have a successor: it would send a group back that has come from there. Told to ask
+        at once, as Java tells him, he would ask again and again for as long as the master is away.
         """
-        return code == ResponseCode.PULL_OFFSET_MOVED and not (self._leads or self._settings.offset_check_in_slave)
+        if code != ResponseCode.PULL_OFFSET_MOVED:
+            return False
+        return not (self.surely_leads() if self._leads else self._settings.offset_check_in_slave)
 
     def _answered(self, code: int, began: float, *, parked: bool = False) -> None:
         """A pull is answered that was read then."""
@@ -296,13 +302,13 @@ class Delivery:
                 self.slow_readers.read(fields.consumer_group, fields.topic, fields.queue_id, batch.behind)
         else:
             self.missed += 1
-            if code == ResponseCode.PULL_OFFSET_MOVED and self._leads:
+            if self._is_elsewhere(code):
+                code = int(ResponseCode.PULL_RETRY_IMMEDIATELY)
+                batch = batch._replace(next_offset=fields.queue_offset)
+            elif code == ResponseCode.PULL_OFFSET_MOVED and self._leads:
                 self._moved.add(
                     fields.consumer_group, fields.topic, fields.queue_id, fields.queue_offset, batch.next_offset
                 )
-            elif self._is_elsewhere(code):
-                code = int(ResponseCode.PULL_RETRY_IMMEDIATELY)
-                batch = batch._replace(next_offset=fields.queue_offset)
         next_from = self._pull_from(fields.consumer_group, batch.behind)
         pull.conn.send_parts(*pull_answer(pull.opaque, batch, code, next_from, pull.serialize))
 

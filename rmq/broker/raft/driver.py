@@ -339,6 +339,12 @@ class RaftDriver:
         return None if node is None else node.nearest(self._now())
 
     @property
+    def surely_leads(self) -> bool:
+        """Whether nobody else can lead: what is not here is nowhere."""
+        node = self.node
+        return node is not None and node.surely_leads(self._now())
+
+    @property
     def takes_messages(self) -> bool:
         """Whether this member is its group's master, in every way."""
         node = self.node

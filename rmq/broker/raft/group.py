@@ -161,6 +161,10 @@ class Group:
         """Whether every other member has been met: until then nobody could tell whether one has lost its disk."""
         return self.member is not None and self.member.takes_part
 
+    def surely_leads(self) -> bool:
+        """Whether no other member can lead now."""
+        return self.member is not None and self.member.driver.surely_leads
+
     def _say(self, to: str, message: Message, data: Sequence[bytes] = ()) -> None:
         if self.member is not None and self.member.takes_part:
             self.member.links.send(to, message, data)

@@ -66,8 +66,7 @@ async def ask_members(
     if not ground.store.log.end:
         return
     log.info("this member has not heard yet how far groups and deliveries are: it asks the others")
-    answers = await asyncio.gather(*(_ask(client, address) for address in members()))
-    told = sorted((one for one in answers if one is not None), key=lambda one: not one.knows)
+    told = await _answers(client, members())
     for number, one in enumerate(told):
         if told[0].knows and not one.knows:
             break
@@ -81,6 +80,22 @@ async def ask_members(
                 "%d offsets of groups, and %d delay levels, are where the member at %s has them",
                 moved, levels, one.address,
             )  # fmt: skip
+
+
+async def _answers(client: RemotingClient, addresses: Sequence[str]) -> list[_Told]:
+    """What members say: who knows is the first, and then nobody else is waited for."""
+    tasks = [asyncio.ensure_future(_ask(client, address)) for address in addresses]
+    told: list[_Told] = []
+    waiting = set(tasks)
+    try:
+        while waiting and not any(one.knows for one in told):
+            _, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            told = [one for task in tasks if task.done() and (one := task.result()) is not None]
+    finally:
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+    return sorted(told, key=lambda one: not one.knows)
 
 
 async def _ask(client: RemotingClient, address: str) -> _Told | None:
