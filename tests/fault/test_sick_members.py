@@ -56,6 +56,37 @@ async def test_a_member_whose_disk_fails_holds_nobody_up(action: str, number: in
         assert load.acknowledged <= set(await cluster.bodies(name, "Topic"))
 
 
+@pytest.mark.parametrize("leads", [False, True])
+@in_virtual_time
+async def test_a_member_whose_disk_is_full_says_so_wherever_it_is_asked(
+    leads: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It said that the group has no leader, which sent whoever came to the others."""
+    async with GroupCluster(seed=38) as cluster:
+        leader = await cluster.led_by()
+        load = Load(cluster)
+        running = asyncio.create_task(load.run())
+        await _goes_on(cluster, load)
+        name = leader if leads else next(name for name in cluster.names if name != leader)
+        term = cluster.driver(name).term
+        cluster.simulation.nodes[name].disk.fail("pwrite", _FULL, "*/commitlog/*", count=-1)
+        await _goes_on(cluster, load, 30)
+        app = cluster.members[name]
+        assert app.group is not None
+        for _ in range(40):
+            await asyncio.sleep(0.25)
+            said = str(app._missing())
+            assert said.startswith("this member takes part in nothing: "), said
+            assert "full" in said or "No space left" in said, said
+            assert app.group.view.info().term >= term
+        assert not [one for one in caplog.records if one.name.endswith("leaderless")]
+        cluster.simulation.nodes[name].disk.heal()
+        await eventually(lambda: app._missing() is None, 60)
+        load.ended = True
+        await running
+        await cluster.alike(120)
+
+
 @pytest.mark.parametrize("slow", ["leader", "follower"])
 @in_virtual_time
 async def test_a_slow_disk_slows_its_member_and_not_the_group(slow: str) -> None:

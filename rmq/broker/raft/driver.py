@@ -15,6 +15,7 @@ from rmq.broker.raft.member_log import BROKEN, MemberLog
 from rmq.broker.raft.met import number
 from rmq.broker.raft.sidecar import Kept, Sidecar
 from rmq.broker.raft.wire import Say, SpanTold, Word
+from rmq.broker.store import refusal
 from rmq.broker.store.log.gate import Gate
 from rmq.broker.store.store import Store
 from rmq.broker.store.told import Told
@@ -34,6 +35,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds until a member that failed begins anew, and between two notes of what is committed.
 _AGAIN, _NOTE = 1.0, 1.0
+#: A failure is over when it has not come again for so many seconds.
+_LASTS = 3 * _AGAIN
 
 
 class RaftDriver:
@@ -88,6 +91,8 @@ class RaftDriver:
         self.parted: str | None = None
         #: Elections that were won here, and times that a failure had it begin anew.
         self.won = self.failures = 0
+        #: When a failure had it begin anew last, and which.
+        self._failed = (-_LASTS, "")
         #: When the others said anything last, by the wall clock; 0 = never.
         self.heard_ms = 0
         self._number = number(kept.met.disk)
@@ -159,6 +164,7 @@ class RaftDriver:
             self.part(str(error))
         else:
             self.failures += 1
+            self._failed = (self._now(), refusal.told(error) if isinstance(error, OSError) else str(error))
             self._trouble.failed(error)
             if not self.tasks.closed:
                 self.tasks.spawn(self._anew(), "anew")
@@ -173,6 +179,17 @@ class RaftDriver:
                 "this member of the group stops, which serves nobody until somebody has looked at its log: %s", why
             )
         self._tell()
+
+    @property
+    def term(self) -> int:
+        """The term that it is in, or was in when a failure ended that."""
+        return self._hard[0] if self.node is None else self.node.term
+
+    @property
+    def failing(self) -> str | None:
+        """What keeps it from taking part; None when that is over: while it is not, it fails again within a moment."""
+        since, why = self._failed
+        return why if self._now() - since < _LASTS else None
 
     @property
     def returning(self) -> bool:

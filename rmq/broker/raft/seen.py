@@ -81,10 +81,10 @@ class GroupView:
             found.members = [GroupMember(id=one, addr=self._listens(one)) for one in peers.members.others]
             return found
         driver, links, _ = self.member
-        node = driver.node
+        node, found.term = driver.node, driver.term
         if node is not None:
             found.role = _NAMES.get(node.role, node.role.value)
-            found.term, found.leader, found.committed = node.term, driver.leader, node.commit
+            found.leader, found.committed = driver.leader, node.commit
         followers = {} if node is None else node.followers(self._clock.monotonic())
         connected = links.connected
         for one in peers.members.others:
@@ -147,6 +147,8 @@ class GroupView:
         driver, links, meetings = self.member
         if driver.parted is not None:
             return f"this member of the group has stopped: {driver.parted}"
+        if (why := driver.failing) is not None:
+            return f"this member takes part in nothing: {why}"
         refused = links.refused_by
         if not self.member.takes_part:
             lacking = meetings.lacking
@@ -170,7 +172,7 @@ class GroupView:
         if self.member is None:
             return None
         driver, links, _ = self.member
-        if driver.parted is not None or driver.returning or driver.leader is not None:
+        if driver.leader is not None or driver.parted or driver.returning or driver.failing:
             return None
         if why == _NO_LEADER:
             members = self._peers.members
