@@ -78,7 +78,8 @@ async def test_a_member_whose_disk_is_full_says_so_wherever_it_is_asked(
             said = str(app._missing())
             assert said.startswith("this member takes part in nothing: "), said
             assert "full" in said or "No space left" in said, said
-            assert app.group.view.info().term >= term
+            info = app.group.view.info()
+            assert (info.term >= term, info.role) == (True, "stopped")
         assert not [one for one in caplog.records if one.name.endswith("leaderless")]
         cluster.simulation.nodes[name].disk.heal()
         await eventually(lambda: app._missing() is None, 60)

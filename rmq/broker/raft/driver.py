@@ -438,7 +438,8 @@ class RaftDriver:
         before, self.leader = self.leader, leader
         self.leads = term if role is Role.LEADER else None
         if leader is None and before is not None:
-            log.info("%s leads the group no longer, as far as is heard here", before)
+            who = "this member" if before == self._members.me else before
+            log.info("%s leads the group no longer, as far as is heard here", who)
         if role is Role.LEADER:
             self.won += 1
             log.info("this member leads the group in term %d, from offset %d on", term, self._commit_log.end)

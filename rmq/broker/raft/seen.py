@@ -83,7 +83,8 @@ class GroupView:
         driver, links, _ = self.member
         node, found.term = driver.node, driver.term
         if node is not None:
-            found.role = _NAMES.get(node.role, node.role.value)
+            if driver.failing is None:  # else it ends again within a moment
+                found.role = _NAMES.get(node.role, node.role.value)
             found.leader, found.committed = driver.leader, node.commit
         followers = {} if node is None else node.followers(self._clock.monotonic())
         connected = links.connected

@@ -34,6 +34,7 @@ def of_elected(name: str, said: Mapping[int, tuple[str, GroupInfo | None]]) -> I
             yield judged(
                 True, where, what, "stop it, or give it another brokerName; enableDLegerCommitLog is set at all"
             )
+    yield from _preferred(name, told)
     leading = [(where, group) for where, group in told.items() if group.role == "leader"]
     if not leading:
         yield from _without_leader(name, told)
@@ -64,6 +65,15 @@ def _places(name: str, told: Mapping[str, GroupInfo]) -> Iterator[Finding]:
             at = ", ".join(f"{addr} ({', '.join(sorted(who))})" for addr, who in sorted(places.items()))
             do = "have the same dLegerPeers at all members; another group needs another brokerName"
             yield judged(True, name, f"its members do not name one address of {member} in dLegerPeers: {at}", do)
+
+
+def _preferred(name: str, told: Mapping[str, GroupInfo]) -> Iterator[Finding]:
+    """Whether they want the same to lead: each hands the lead to its own."""
+    said = {group.me: group.preferred for group in told.values()}
+    if len(set(said.values())) > 1:
+        by = ", ".join(f"{me} says {preferred or 'nobody'}" for me, preferred in sorted(said.items()))
+        do = "have the same at all members: else the lead may go to and fro"
+        yield judged(False, name, f"its members name different ones as preferredLeaderId: {by}", do)
 
 
 def _without_leader(name: str, told: Mapping[str, GroupInfo]) -> Iterator[Finding]:

@@ -208,8 +208,10 @@ REST = (seen("n1"), seen("n2"))
          "the member n2 does not take it: no"),
         ([seen("n0", "leader", UP[0], replace(UP[1], counted=False)), *REST], True,
          "the member n2 has lost its disk, and is not counted before it has everything again"),
-        ([seen("n0", "leader", *UP, preferred="n2"), *REST], False,
+        ([seen("n0", "leader", *UP, preferred="n2"), seen("n2", preferred="n2")], False,
          "n0 leads, and n2 is the preferredLeaderId"),
+        ([seen("n0", "leader", *UP, preferred="n0;n1"), *REST], False,
+         "name different ones as preferredLeaderId: n0 says n0;n1, n1 says nobody, n2 says nobody"),
         ([seen("n0", leader=None, trouble="the group has no leader")], True,
          "a: no member of it leads, so nothing is sent to it: 1 of 3 members answer"),
         ([seen("n0", "leader", *UP), REST[0], seen("n2", "stopped", trouble="the logs have parted")], True,
@@ -264,4 +266,4 @@ def test_members_that_have_other_settings_lead_differently() -> None:
 
 def test_a_sound_group_that_elects_its_master_has_nothing() -> None:
     assert elected(seen("n0", "leader", *UP), seen("n1"), seen("n2")) == []
-    assert elected(seen("n0", "leader", *UP, preferred="n0"), None, seen("n2")) == []
+    assert elected(seen("n0", "leader", *UP, preferred="n0"), None, seen("n2", preferred="n0")) == []
