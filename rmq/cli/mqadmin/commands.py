@@ -214,7 +214,22 @@ class AdminGroup(click.Group):
                 formatter.write_dl([(name, purpose) for name, (_, purpose) in commands.items()])
 
 
+#: Commands of 5.x that ask a controller, by their names in small letters, and what tells the same of a group here.
+_OF_CONTROLLERS = {
+    **dict.fromkeys(
+        ("getsyncstateset", "getbrokerepoch", "getcontrollermetadata"),
+        "haStatus shows who leads a group, terms, and what each member has",
+    ),
+    **dict.fromkeys(
+        ("getcontrollerconfig", "updatecontrollerconfig", "cleanbrokermetadata"),
+        "a group elects its master without a controller; haStatus shows it, electMaster gives the lead away",
+    ),
+}
+
+
 def _unknown(name: str, ctx: click.Context) -> click.UsageError:
+    if name.lower() in _OF_CONTROLLERS:
+        return click.UsageError(f"there is no command {name}: {_OF_CONTROLLERS[name.lower()]}", ctx)
     known = {command.lower(): command for command in COMMANDS}
     near = difflib.get_close_matches(name.lower(), known, 1)
     hint = f": did you mean {known[near[0]]}?" if near else ""
