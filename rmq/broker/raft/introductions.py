@@ -65,6 +65,7 @@ class Introductions:
                     hello, met = self._meetings.hear_again(one)
                     if met is None:
                         return
+                    before = self._meetings.met
                     await self._save(met)
                 except OSError as error:
                     self._trouble.failed(error)
@@ -75,8 +76,10 @@ class Introductions:
                 else:
                     if hello.returned:
                         log.warning("%s takes the place of a disk that is lost: it is sent the log", one)
-                    told = "; all members are known" if self._meetings.met.begun else ""
-                    log.info("%s of the group was met%s", one, told)
+                    if before.others.get(one) != met.others.get(one):
+                        log.info("%s of the group was met", one)
+                    if self._meetings.met.begun and not before.begun:
+                        log.info("every other member of the group was met, and knows this one: it takes part")
                     return
 
     async def _save(self, met: Met) -> None:

@@ -247,7 +247,7 @@ def test_every_command_has_help_and_takes_its_name_in_any_case(name: str, printe
     [
         ("noSuchCommand", "there is no command noSuchCommand"),
         ("topicLst", "there is no command topicLst: did you mean topicList?"),
-        ("getBrokerEpoch", "there is no command getBrokerEpoch: haStatus shows who leads a group, terms, and what each"),
+        ("getBrokerEpoch", "there is no command getBrokerEpoch: haStatus shows who leads a group"),
         ("topicRoute", "Missing option '-t'"),
         ("updateTopic -t T", "give a broker with -b or a cluster with -c"),
         ("updateTopic -t T -b a:1 -c C", "give a broker with -b or a cluster with -c"),
