@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from rmq.broker.raft import driver
 from rmq.broker.raft.wire import Hello, Word, encode
 from rmq.broker.replication.wire import HEADER_SIZE, UnitDecoder, header
+from rmq.raft.effects import Write
 from rmq.raft.messages import (
     Admit,
     Append,
@@ -22,6 +24,7 @@ from rmq.raft.messages import (
     VoteRequest,
 )
 from rmq.raft.position import Position
+from rmq.testing.simworld import SimOffload
 from tests.support.raft.brokers import GroupCluster
 from tests.support.raft.strangers import PORT, Line, call, fill, said_by, term
 from tests.support.virtual import eventually, in_virtual_time
@@ -175,13 +178,17 @@ async def test_a_first_word_costs_one_short_line(caplog: pytest.LogCaptureFixtur
     async with GroupCluster(seed=9) as cluster:
         leader = await cluster.led_by()
         node = cluster.simulation.node("stranger")
+        known: set[str] = set()
         for what, body in FIRST.items():
             caplog.clear()
             line = await call(node, cluster, leader, header(0, len(body)) + body)
             await eventually(lambda line=line: line.ended)
-            (told,) = [one.getMessage() for one in caplog.records if "is closed" in one.getMessage()]
-            assert told.isprintable(), what
-            assert len(told) < 300, what
+            told = [one.getMessage() for one in caplog.records if "is closed" in one.getMessage()]
+            assert len(told) == (line.refusal not in known), what  # what was told within the minute is not again
+            known.add(line.refusal)
+            for one in (*told, line.refusal):
+                assert one.isprintable(), what
+                assert len(one) < 300, what
             await asyncio.sleep(2)
         caplog.clear()
         for _ in range(200):
@@ -321,3 +328,42 @@ async def test_a_flood_of_first_words_holds_nobody_up() -> None:
         await fill(cluster)
         await cluster.alike()
         assert (cluster.leader(), line.ended) == (leader, False)
+
+
+@in_virtual_time
+@pytest.mark.parametrize("spans", [True, False])
+async def test_what_waits_for_a_disk_that_stands_still_is_bounded(spans: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever members say meanwhile; afterwards it is one of them as before."""
+    monkeypatch.setattr(driver, "_MOST_EFFECTS", 300)
+    monkeypatch.setattr(driver, "_MOST_BYTES", 1 << 20)
+    async with GroupCluster(seed=13) as cluster:
+        leader = await cluster.led_by()
+        source, to = (name for name in cluster.names if name != leader)
+        await fill(cluster)
+        await cluster.alike()
+        own, offload = cluster.driver(to), cluster.simulation.nodes[to].world.offload
+        assert isinstance(offload, SimOffload)
+        delay, offload.delay = offload.delay, lambda: 2.0
+        assert own.node is not None
+        place, near, data = own.node.path.last, term(cluster) + 1, bytes(1 << 17)
+        words: list[Word] = [Append(near, source, place, place, 0)]
+        for number in range(900):
+            if spans:
+                after = place._replace(end=place.end + len(data))
+                words.append(Append(near, source, place, after, 0, data))
+                place = after
+            else:
+                words.append(VoteRequest(near + number, source, Position(near, 1 << 40), False, told=True))
+        line = await call(cluster.simulation.node("stranger"), cluster, to, said_by(cluster, source, to))
+        line.say(b"".join(map(encode, words[: 40 if spans else None])))
+        await asyncio.sleep(0.5)
+        waiting = sum(len(effect.data) for effect in own._effects if isinstance(effect, Write))
+        if spans:
+            assert 1 << 20 <= waiting <= (1 << 20) + len(data)
+        else:
+            assert 300 < len(own._effects) < 310
+        offload.delay = delay
+        await cluster.kill(to)
+        await cluster.begin(to)
+        await fill(cluster)
+        await cluster.alike()

@@ -37,6 +37,9 @@ log = logging.getLogger(__name__)
 _AGAIN, _NOTE = 1.0, 1.0
 #: A failure is over when it has not come again for so many seconds.
 _LASTS = 3 * _AGAIN
+#: Effects that wait for the disk, and bytes of the log that do, beyond which what members say is not heard. Nobody who
+#: keeps the rules sends so much to a member that does not answer.
+_MOST_EFFECTS, _MOST_BYTES = 1 << 16, 16 << 20
 
 
 class RaftDriver:
@@ -234,7 +237,7 @@ class RaftDriver:
         node = self.node
         if isinstance(message, SpanTold):
             self._hear_of_span(message)
-        elif node is not None:
+        elif node is not None and not self._is_full(node):
             self.heard_ms = self._now_ms()
             try:
                 effects = node.step(message, self._now())
@@ -242,6 +245,10 @@ class RaftDriver:
                 self._fail(error)
                 return
             self._do(effects)
+
+    def _is_full(self, node: RaftNode) -> bool:
+        """Whether so much waits that words are lost here, as any may be lost on their way."""
+        return len(self._effects) > _MOST_EFFECTS or node.path.end - self.log.known > _MOST_BYTES
 
     def _hear_of_span(self, message: SpanTold) -> None:
         """A leader tells what it has made of a span that comes next, or is here: only of what it led itself."""
