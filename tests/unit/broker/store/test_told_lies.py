@@ -167,6 +167,19 @@ def test_numbers_that_nobody_tells_are_refused(span: tuple[Told, bytes], at: int
     assert str(refused.value).isprintable()
 
 
+def test_a_queue_that_gets_nothing_and_fewer_keys_than_none_are_refused(span: tuple[Told, bytes]) -> None:
+    told, _ = span
+    for lie in (
+        told._replace(queues=[*told.queues, ToldQueue("T", 5, 0, b"")]).encode(),
+        told._replace(queues=[]).encode(),
+        spelt(told._replace(keys=None), 36, ">i", -2),
+    ):
+        with pytest.raises(ReplicationError):
+            Told.decode(lie)
+    assert Told.decode(spelt(told._replace(keys=None), 36, ">i", -1)).keys is None
+    assert Told.decode(spelt(told._replace(keys=b""), 36, ">i", 0)).keys == b""
+
+
 def test_what_is_told_twice_waits_once() -> None:
     async def main() -> None:
         pair = await Pair.made()
