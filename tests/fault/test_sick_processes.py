@@ -70,7 +70,7 @@ async def slow(group: ProcessGroup, load: GroupLoad, *, leads: bool) -> None:
     """Each flush takes a third of a second longer."""
     name = await group.leader() if leads else await _other(group, load)
     group.sickness[name].flush = 0.3
-    await load.more()
+    await load.more(9)
     group.sickness[name].flush = 0.0
     await load.more()
 

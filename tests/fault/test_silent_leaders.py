@@ -22,7 +22,7 @@ from tests.support.raw_peer import RawPeer, send
 
 ROUNDS = amount(1, 25)
 #: Milliseconds that a leader waits for a majority before it answers that it has none.
-WAIT = 3000
+WAIT = 1500
 
 
 class Clients:
