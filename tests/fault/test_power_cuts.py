@@ -70,7 +70,7 @@ async def test_c03_power_cuts_take_what_was_not_forced(
         assert campaign.counts["acknowledged and lost by right"]
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("bug", "flush", "tear", "says"),
     [
