@@ -155,7 +155,7 @@ def open_files() -> Counter[str]:
 OF_MESSAGES = (
     "MemoryTail.", "Queue.", "(IndexFile)", "IndexFiles.", "_Known.", "(SharedFile)", "SharedFile.", "(Histogram)",
     "Histogram.", "CallLatency.", "_Window._", "Rates._samples", "BrokerStats._put_times", "Versions._history",
-    "(DataVersion)", "Checksums._held",
+    "(DataVersion)", "Checksums._held", "KeyHasher._shares",
 )  # fmt: skip
 
 

@@ -157,8 +157,8 @@ def test_what_a_member_does_not_read_is_lost_at_some_point() -> None:
     async def main() -> None:
         caller = Caller()
         caller.wire.unsent = (8 << 20) - 20
-        caller.link.send(b"a" * 20)
-        caller.link.send(b"b" * 15, b"c" * 6)
+        caller.link.send([b"a" * 20])
+        caller.link.send([b"b" * 15, b"c" * 6])
         assert caller.wire.written == b"a" * 20
         caller.link.introduce()  # that is never lost
         assert caller.wire.written == b"a" * 20 + HELLO.encode()
@@ -170,13 +170,13 @@ def test_a_machine_from_which_nothing_comes_back_is_gone() -> None:
     async def main() -> None:
         caller = Caller()
         for caller.time in (0.0, 1.0, 2.9):
-            caller.link.send(b"a")
+            caller.link.send([b"a"])
         caller.link.data_received(header(0, 0))
         for caller.time in (3.5, 6.4):
-            caller.link.send(b"a")
+            caller.link.send([b"a"])
         assert caller.link.open
         caller.time = 6.6
-        caller.link.send(b"b")
+        caller.link.send([b"b"])
         assert await caller.link.ended == "nothing has come back for 3 s"
         assert caller.wire.written == b"a" * 5
         assert caller.wire.ended
