@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from rmq.raft.members import Members
 from rmq.raft.messages import Append, AppendReply, Install
@@ -41,10 +41,20 @@ class Leading:
 
     :param path: its log.
     :param before: where that ended before this term began.
+    :param whole: as of :class:`~rmq.raft.node.RaftNode`.
     """
 
-    def __init__(self, members: Members, term: int, path: TermPath, before: Position, now: float) -> None:
+    def __init__(
+        self,
+        members: Members,
+        term: int,
+        path: TermPath,
+        before: Position,
+        now: float,
+        whole: Callable[[int], int] = int,
+    ) -> None:
         self._members = members
+        self._whole = whole
         self._term = term
         self._path = path
         self.progress = {one: Progress(before, now) for one in members.others}
@@ -69,8 +79,14 @@ class Leading:
     def spans(self, one: str, commit: int) -> Iterator[Append | Install]:
         """What goes to a member now; nothing while it has to say first where it goes on."""
         progress = self.progress[one]
-        while progress.found and progress.next != self._path.last and progress.unacknowledged < self._members.window:
+        while progress.found and progress.next != self._path.last and self._has_room(progress):
             yield self._append(progress, commit, self._members.span)
+
+    def _has_room(self, progress: Progress) -> bool:
+        """Whether more may be on its way: what fills the window, and no less than a whole record."""
+        if progress.unacknowledged < self._members.window:
+            return True
+        return progress.match is not None and progress.next.end < self._whole(progress.match.end)
 
     def first(self, one: str, commit: int) -> Append | Install:
         """Tells that the term has begun, to who has all that was before it."""

@@ -27,6 +27,8 @@ class RaftNode:
     :param returning: not 0: the number of this disk, which takes the place of one that is lost: this member neither
         votes nor is counted until the leader says that it has what that one may have promised.
     :param draw: gives numbers from 0 up to 1, so that members do not all campaign at once.
+    :param whole: says where the record ends that begins at an offset, about. Only whole records are acknowledged, so
+        that one goes out whole however long it is.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class RaftNode:
         now: float,
         draw: Callable[[], float],
         returning: int = 0,
+        whole: Callable[[int], int] = int,
     ) -> None:
         if term < path.last.term:
             raise LogsParted(f"the log has term {path.last.term}, and {term} was kept as the highest that was seen")
@@ -59,6 +62,7 @@ class RaftNode:
         self._leading: Leading | None = None
         self._votes: set[str] = set()
         self._draw = draw
+        self._whole = whole
         self._heard = now - members.election
         self._campaign_at = 0.0
         self._effects: list[Effect] = []
@@ -329,7 +333,7 @@ class RaftNode:
         self._cut(before)
         self._stored = self.path.begin(self.term)
         self._do(Begin(self._stored))
-        leading = Leading(self.members, self.term, self.path, before, now)
+        leading = Leading(self.members, self.term, self.path, before, now, self._whole)
         self._become(Role.LEADER, self.members.me)
         self._leading = leading
         leading.heartbeat_at = now + self.members.heartbeat

@@ -127,6 +127,21 @@ async def test_consumers_and_senders_in_order_find_the_next_leader_at_once(way: 
 
 
 @in_virtual_time
+async def test_messages_as_long_as_may_be_are_committed() -> None:
+    """Each fills what may be on its way to a member, and so does what stays free of a file where the second one rolls."""
+    settings = {"mappedFileSizeCommitLog": str((8 << 20) + 20_000)}
+    async with GroupCluster(seed=6, settings=settings) as cluster:
+        await cluster.led_by()
+        async with Producer("p", namesrv=cluster.namesrv_addr, compress_msg_body_over=8 << 20) as producer:
+            for number in range(2):
+                message = Message("Long", bytes([number]) * (4 << 20), properties={"long": "x" * (1 + 25_000 * number)})
+                result = await producer.send(message)
+                assert result.send_status.name == "SEND_OK"
+        await cluster.alike()
+        assert len(cluster.members[cluster.names[0]].store.log.segments) == 2
+
+
+@in_virtual_time
 async def test_a_leader_that_is_cut_off_acknowledges_nothing() -> None:
     async with GroupCluster(seed=2) as cluster:
         old = await cluster.led_by()

@@ -143,7 +143,7 @@ class RaftDriver:
         """Make the node of what is there."""
         path = await self.log.begin()
         term, vote, returning = self._hard
-        self.node = RaftNode(self._members, path, term, vote, self._now(), self._draw, returning)
+        self.node = RaftNode(self._members, path, term, vote, self._now(), self._draw, returning, self.log.whole)
         self._after()
 
     def _end_node(self) -> None:

@@ -12,6 +12,7 @@ from rmq.broker.raft.sidecar import Kept, Sidecar
 from rmq.broker.raft.spans import Spans
 from rmq.broker.raft.wire import Say
 from rmq.broker.store.log.gate import Gate
+from rmq.broker.store.log.records import LARGEST
 from rmq.broker.store.store import Store
 from rmq.broker.store.told import Told
 from rmq.protocol.errors import StoreError
@@ -99,6 +100,11 @@ class MemberLog:
             store.flusher.request()
             await asyncio.sleep(0.01)
         return TermPath(self._path.starts, self._path.start, self._path.end)
+
+    def whole(self, at: int) -> int:
+        """Behind the record, or the blank one, that begins at an offset; behind the longest where it is not at hand."""
+        data = self._log.read(at, 4)
+        return at + (LARGEST if data is None or len(data) < 4 else int.from_bytes(data, "big"))
 
     @property
     def known(self) -> int:

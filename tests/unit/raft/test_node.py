@@ -25,6 +25,17 @@ def test_a_term_is_committed_by_its_own_positions_alone() -> None:
     assert leading.committed(Position(4, 30)) == 20
 
 
+def test_a_record_that_is_longer_than_the_window_goes_out_whole() -> None:
+    """Who follows acknowledges whole records alone, and would wait for the rest for ever."""
+    path = TermPath([Position(1, 0)], 0, 100)
+    sent = []
+    for whole in (int, lambda at: at + 30):
+        leading = Leading(Members("a", ("a", "b", "c"), span=4, window=8), 1, path, Position(1, 10), 0.0, whole)
+        leading.heard(AppendReply(1, "b", match=Position(1, 10)), 0.0, 0)
+        sent.append([span.after.end for span in leading.spans("b", 0) if isinstance(span, Append)])
+    assert sent == [[14, 18], [14, 18, 22, 26, 30, 34, 38, 42]]
+
+
 def test_what_is_written_is_acknowledged_when_it_is_stored() -> None:
     one = node("b")
     span = Append(1, "a", Position(0, 0), Position(1, 0), 0)
