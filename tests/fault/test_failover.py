@@ -128,7 +128,7 @@ async def test_consumers_and_senders_in_order_find_the_next_leader_at_once(way: 
 
 @in_virtual_time
 async def test_messages_as_long_as_may_be_are_committed() -> None:
-    """Each fills what may be on its way to a member, and so does what stays free of a file where the second one rolls."""
+    """Each fills what may be on its way to a member, and so does what stays free of a file that the second one ends."""
     settings = {"mappedFileSizeCommitLog": str((8 << 20) + 20_000)}
     async with GroupCluster(seed=6, settings=settings) as cluster:
         await cluster.led_by()
