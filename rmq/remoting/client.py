@@ -9,8 +9,9 @@ import ssl
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from rmq.protocol.codes import ResponseCode
 from rmq.protocol.command import Command
-from rmq.protocol.errors import ConfigError, ConnectFailed, ConnectTimeout
+from rmq.protocol.errors import ConfigError, ConnectFailed, ConnectTimeout, ResponseError
 from rmq.remoting.calls import Done
 from rmq.remoting.conn import Conn
 from rmq.remoting.endpoint import Endpoint
@@ -255,6 +256,16 @@ class RemotingClient:
             return answer
         finally:
             await self._after(addr, command, answer)
+
+    async def ask(self, addr: str, command: Command, timeout: float = 3.0) -> Command:
+        """:meth:`request`, of which only success is an answer.
+
+        :raises ResponseError: the other side says no.
+        """
+        answer = await self.request(addr, command, timeout)
+        if answer.code != ResponseCode.SUCCESS:
+            raise ResponseError(answer.code, answer.remark, addr)
+        return answer
 
     def signed(self, command: Command) -> Command:
         """The same request, signed where there is an account to sign with."""

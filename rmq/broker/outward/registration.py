@@ -368,9 +368,7 @@ class Registrar:
             ),
             body,
         )
-        answer = await self._client.request(link.address, request, settings.register_broker_timeout_mills / 1000)
-        if answer.code != ResponseCode.SUCCESS:
-            raise ResponseError(answer.code, answer.remark, link.address)
+        answer = await self._client.ask(link.address, request, settings.register_broker_timeout_mills / 1000)
         if answer.remark:
             self._remarks.say(
                 (link.address, answer.remark), log.warning, "name server %s: %s", link.address, answer.remark

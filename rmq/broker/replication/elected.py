@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from rmq.broker.groups.offsets import read_offsets
 from rmq.broker.schedule.levels import DelayOffsets
 from rmq.protocol.bodies.kv import KVTable
-from rmq.protocol.codes import RequestCode, ResponseCode
+from rmq.protocol.codes import RequestCode
 from rmq.protocol.command import Command
-from rmq.protocol.errors import ResponseError
 from rmq.remoting.limits import Rationed
 from rmq.runtime import patience
 
@@ -107,9 +106,10 @@ async def _ask(client: RemotingClient, address: str) -> _Told | None:
     try:
         async with patience.timeout(_PATIENCE):
             said = await _once_it_follows(client, address)
-            delays.parse((await _answer(client, address, RequestCode.GET_ALL_DELAY_OFFSET)).body)
-            body = (await _answer(client, address, RequestCode.GET_ALL_CONSUMER_OFFSET)).body
-            offsets = await read_offsets(body, refused)
+            levels = await client.ask(address, Command.request(RequestCode.GET_ALL_DELAY_OFFSET), _PATIENCE)
+            delays.parse(levels.body)
+            groups = await client.ask(address, Command.request(RequestCode.GET_ALL_CONSUMER_OFFSET), _PATIENCE)
+            offsets = await read_offsets(groups.body, refused)
     except Exception as error:
         log.warning("the member at %s does not tell how far groups and deliveries are: %s", address, error)
         return None
@@ -118,15 +118,8 @@ async def _ask(client: RemotingClient, address: str) -> _Told | None:
 
 async def _once_it_follows(client: RemotingClient, address: str) -> dict[str, str]:
     while True:
-        answer = await _answer(client, address, RequestCode.GET_BROKER_RUNTIME_INFO)
+        answer = await client.ask(address, Command.request(RequestCode.GET_BROKER_RUNTIME_INFO), _PATIENCE)
         said = KVTable.decode(answer.body).table
         if said.get("brokerRole") == "slave":
             return said
         await asyncio.sleep(_AGAIN)
-
-
-async def _answer(client: RemotingClient, address: str, code: RequestCode) -> Command:
-    answer = await client.request(address, Command.request(code), _PATIENCE)
-    if answer.code != ResponseCode.SUCCESS:
-        raise ResponseError(answer.code, answer.remark, address)
-    return answer

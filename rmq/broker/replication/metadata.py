@@ -305,21 +305,19 @@ class MetadataSync:
                 self._whole = conn
 
     async def _ask(self, master: str, table: _Table) -> bytes | None:
-        answer = await self._client.request(master, Command.request(table.code), _TIMEOUT)
-        if answer.code in table.absent:
+        try:
+            return (await self._client.ask(master, Command.request(table.code), _TIMEOUT)).body
+        except ResponseError as error:
+            if error.code not in table.absent:
+                raise
             table.trouble.over()
             return None
-        if answer.code != ResponseCode.SUCCESS:
-            raise ResponseError(answer.code, answer.remark, master)
-        return answer.body
 
     async def _arrived(self, master: str, table: _Table) -> bool:
         """Wait until everything is here that the master's log holds now; False when it does not come."""
         try:
             request = Command.request(RequestCode.GET_BROKER_RUNTIME_INFO)
-            answer = await self._client.request(master, request, _TIMEOUT)
-            if answer.code != ResponseCode.SUCCESS:
-                raise ResponseError(answer.code, answer.remark, master)
+            answer = await self._client.ask(master, request, _TIMEOUT)
             said = KVTable.decode(answer.body).table
             text = said.get("commitLogMaxOffset", "")
             end = whole(text)

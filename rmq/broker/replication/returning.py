@@ -14,16 +14,15 @@ from typing import TYPE_CHECKING
 
 from rmq.broker.groups.offsets import pair_of, read_offsets
 from rmq.protocol.bodies.cluster import ClusterInfo
-from rmq.protocol.codes import RequestCode, ResponseCode
+from rmq.protocol.codes import RequestCode
 from rmq.protocol.command import Command
-from rmq.protocol.errors import ResponseError
 from rmq.protocol.names import BROKER_GROUPS, MASTER_ID
+from rmq.remoting.limits import Rationed
 
 if TYPE_CHECKING:
     from rmq.broker.groups.offsets import OffsetTable
     from rmq.broker.parts import Ground
     from rmq.remoting.client import RemotingClient
-from rmq.remoting.limits import Rationed
 
 __all__ = ["ask_slaves"]
 
@@ -58,9 +57,7 @@ async def ask_slaves(
 async def _slaves(ground: Ground, client: RemotingClient, name_server: str) -> list[str]:
     """Addresses of this broker's slaves, as a name server knows them."""
     try:
-        answer = await client.request(name_server, Command.request(RequestCode.GET_BROKER_CLUSTER_INFO), _TIMEOUT)
-        if answer.code != ResponseCode.SUCCESS:
-            raise ResponseError(answer.code, answer.remark, name_server)
+        answer = await client.ask(name_server, Command.request(RequestCode.GET_BROKER_CLUSTER_INFO), _TIMEOUT)
         broker = ClusterInfo.decode(answer.body).broker_addr_table.get(ground.settings.broker_name)
     except Exception as error:
         # The registration, which comes next, warns of one that does not answer.
@@ -72,9 +69,7 @@ async def _slaves(ground: Ground, client: RemotingClient, name_server: str) -> l
 
 async def _offsets(client: RemotingClient, slave: str) -> dict[str, dict[int, int]]:
     try:
-        answer = await client.request(slave, Command.request(RequestCode.GET_ALL_CONSUMER_OFFSET), _TIMEOUT)
-        if answer.code != ResponseCode.SUCCESS:
-            raise ResponseError(answer.code, answer.remark, slave)
+        answer = await client.ask(slave, Command.request(RequestCode.GET_ALL_CONSUMER_OFFSET), _TIMEOUT)
 
         def refused(name: str, why: str) -> None:
             complaints.say(log.warning, "the slave %s has no offsets for %.40r: %s", slave, name, why)

@@ -42,7 +42,7 @@ from rmq.cli.progress import Bar
 from rmq.client.account import access_of
 from rmq.client.settings import AdminSettings
 from rmq.protocol.bodies.kv import KVTable
-from rmq.protocol.codes import RequestCode, ResponseCode
+from rmq.protocol.codes import RequestCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ProtocolError, ResponseError, StoreError
 from rmq.protocol.headers.message import ViewMessageRequest
@@ -376,10 +376,7 @@ async def _parted_at(opened: StoppedStore, master: str, *, tls: bool) -> int:
     client.signer = Signer(access.account).sign if access.account is not None else None
 
     async def ask(code: RequestCode, header: ViewMessageRequest | None = None) -> Command:
-        answer = await client.request(master, Command.request(code, header), _ASK_SECONDS)
-        if answer.code != ResponseCode.SUCCESS:
-            raise ResponseError(answer.code, answer.remark, master)
-        return answer
+        return await client.ask(master, Command.request(code, header), _ASK_SECONDS)
 
     async def record(offset: int) -> bytes | None:
         try:

@@ -22,7 +22,7 @@ from rmq.config.sources import parse_properties
 from rmq.namesrv.settings import NamesrvSettings
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
-from rmq.protocol.errors import ConfigError, ResponseError, RMQError
+from rmq.protocol.errors import ConfigError, RMQError
 from rmq.remoting.certificates import client_context
 from rmq.remoting.client import RemotingClient, split_address
 from rmq.runtime import patience
@@ -157,9 +157,7 @@ async def _settings(
     async with RemotingClient(world, tls=access.peer(), connect_timeout=_SECONDS, name="check") as client:
         if access.account is not None:
             client.signer = Signer(access.account).sign
-        answer = await client.request(address, Command.request(code, None), _SECONDS)
-    if answer.code != ResponseCode.SUCCESS:
-        raise ResponseError(answer.code, answer.remark, address)
+        answer = await client.ask(address, Command.request(code, None), _SECONDS)
     told = {item.key: item.value or "" for item in parse_properties(answer.body.decode("utf-8", "replace"), address)}
     known = {key: told[key] for key in _ASKED & told.keys() if kind.line(key) is not None}
     try:
