@@ -113,6 +113,15 @@ class Pair:
         ext: dict[str, Any] = {"consumerGroup": group, "topic": topic, "queueId": "0", "commitOffset": str(offset)}
         assert (await self.ask(name, Command(RequestCode.UPDATE_CONSUMER_OFFSET, ext=ext))).code == 0
 
+    def offset(self, group: str = "g", topic: str = "T") -> int:
+        """Where the slave knows a group to be, on queue 0."""
+        return self.slave.offsets.query(group, topic, 0)
+
+    def delays(self) -> dict[int, int]:
+        """How far the slave knows delay levels to be delivered."""
+        assert self.slave.roles.slave is not None
+        return self.slave.roles.slave.metadata._takeover._delays.table
+
     async def replicated(self) -> None:
         """Wait until the slave has the master's log, and consumers see it."""
         store = self.slave.store
