@@ -38,6 +38,15 @@ _ALIKE_IN_GROUP = _ALIKE | {
     "fileReservedTime": "some have deleted messages already that others still have",
     "timerWheelEnable": "messages with a time of their own are refused while some lead, and not while others do",
 }
+#: What a member of a group has for itself; paths are, too.
+_MEMBERS_OWN = {
+    "brokerId", "brokerRole", "listenPort", "haListenPort", "brokerIP1", "brokerIP2", "bindAddress", "namesrvAddr",
+    "dLegerSelfId", "dLegerPeers", "preferredLeaderId", "rocketmqHome", "aclCredentialsFile", "metricsTokenFile",
+    "metricsPromExporterHost", "metricsPromExporterPort", "clientCallbackExecutorThreads",
+    "startAcceptSendRequestTimeStamp",
+}  # fmt: skip
+#: Settings that are named; more are counted.
+_MOST_KEYS = 3
 
 
 @dataclass(slots=True)
@@ -152,6 +161,7 @@ def _sets(brokers: list[Broker]) -> Iterator[Finding]:
             said = {one.id: (one.where, one.replicas.group) for one in members if one.replicas is not None}
             yield from of_elected(name, said)
             yield from _differences(name, _ALIKE_IN_GROUP, [(one.address, one.settings) for one in members], "members")
+            yield from _members_alike(name, members)
             continue
         master = next((one for one in members if one.id == 0), None)
         if master is None:
@@ -174,6 +184,25 @@ def _sets(brokers: list[Broker]) -> Iterator[Finding]:
         if slaves > len(replicas.ha_connection_info):
             what = f"{slaves} slaves are registered, and {len(replicas.ha_connection_info)} copy from it"
             yield judged(True, master.where, what, "the slave's log says why it does not (mqadmin haStatus)")
+
+
+def _members_alike(name: str, members: list[Broker]) -> Iterator[Finding]:
+    """Whether members of a group agree on the other settings, too: any of them may be the master next."""
+    told = [one for one in members if one.settings]
+    shared = set(told[0].settings).intersection(*(one.settings for one in told[1:])) if told else set()
+    differ = []
+    for key in sorted(shared - _MEMBERS_OWN - _ALIKE_IN_GROUP.keys()):
+        values: dict[str, list[str]] = {}
+        for one in told:
+            values.setdefault(one.settings[key], []).append(one.address)
+        if len(values) > 1 and "path" not in key.lower():
+            by = ", ".join(f"{value or 'nothing'} at {' and '.join(at)}" for value, at in sorted(values.items()))
+            differ.append(f"{key} is {by}")
+    if differ:
+        more = f"; and {len(differ) - _MOST_KEYS} more" if len(differ) > _MOST_KEYS else ""
+        what = f"its members differ in settings: {'; '.join(differ[:_MOST_KEYS])}{more}"
+        do = "any of them may be the master next: mqadmin updateBrokerConfig -c CLUSTER -a true changes all"
+        yield judged(False, name, what, do)
 
 
 def _agreement(brokers: list[Broker]) -> Iterator[Finding]:

@@ -84,6 +84,14 @@ async def update_broker_config(
     if failed := told.failed | changed.failed:
         raise undone(f"change {key}", changed.found, failed)
     after = await admin.broker_settings(targets)
+    if cluster is not None and not every:
+        for address, settings in after.found.items():
+            if settings.get("enableDLegerCommitLog") == "true":
+                of = settings.get("brokerClusterName", "CLUSTER")
+                complain(
+                    f"{address} is of a group that elects its master, and the other members keep what they have: "
+                    f"-c {of} -a true changes all"
+                )
     for address, settings in after.found.items():
         if (now := settings.get(key)) not in (value, None):
             complain(f"{address} took it without a word, and {key} is {now} there: the value means nothing to it")

@@ -235,6 +235,24 @@ def test_what_is_wrong_with_a_group_that_elects_its_master(
     assert (is_wrong, what in told) == (wrong, True), told
 
 
+def test_members_of_a_group_agree_on_what_is_not_their_own() -> None:
+    """Any of them may be the master next; what a member has for itself is not compared."""
+    settings = [
+        {"slaveTimeout": "72", "listenPort": "1", "storePathRootDir": "/a", "brokerRole": "SYNC_MASTER", "x": "1"},
+        {"slaveTimeout": "24", "listenPort": "2", "storePathRootDir": "/b", "brokerRole": "SLAVE"},
+    ]
+    said = (seen("n0", "leader", *UP), seen("n1"))
+    brokers = [
+        replace(broker("a", number), replicas=one, settings=own)
+        for number, (one, own) in enumerate(zip(said, settings, strict=True))
+    ]
+    cluster = Cluster({"n1": view("a/0", "a/1")}, brokers)
+    what = "its members differ in settings: slaveTimeout is 24 at a:11911, 72 at a:10911"
+    assert found(cluster) == [(False, f"a: {what}")]
+    brokers[1].settings = settings[1] | {"slaveTimeout": "72"}
+    assert found(cluster) == []
+
+
 def test_members_that_do_not_take_each_other_are_told_with_why() -> None:
     why = "n0 has brokerName=a, and n2 has b: it is the same in all"
     waits = f"the group begins once every member was met: n2 never was; {why}"
