@@ -82,12 +82,13 @@ def _without_leader(name: str, told: Mapping[str, GroupInfo]) -> Iterator[Findin
     away = sorted({one.id for one in seen.members} - set(here))
     what = f"no member of it leads, so nothing is sent to it: {len(here)} of {all_} members answer"
     refused = {one.id for group in told.values() for one in group.members if one.trouble}
-    do = "see that they reach each other at the addresses of dLegerPeers"
+    dead = [one for one in away if one not in refused]
+    do = [f"start {', '.join(dead)}"] if dead else []
     if refused:
-        do = f"see why {', '.join(sorted(refused))} and the others do not take each other"
-    elif away:
-        do = f"start {', '.join(away)}"
-    yield judged(True, name, what, do)
+        do.append(f"see why {', '.join(sorted(refused))} and the others do not take each other")
+    elif not dead:
+        do.append("see that they reach each other at the addresses of dLegerPeers")
+    yield judged(True, name, what, "; ".join(do))
     yield from _troubles(0, told)
 
 

@@ -261,7 +261,7 @@ def test_members_that_do_not_take_each_other_are_told_with_why() -> None:
     assert group is not None
     assert [(one.what, one.do) for one in of_elected("a", {0: ("a", group)})] == [
         ("no member of it leads, so nothing is sent to it: 1 of 3 members answer",
-         "see why n2 and the others do not take each other"),
+         "start n1; see why n2 and the others do not take each other"),
         (waits, "docs/failover.md says what to do"),
     ]  # fmt: skip
 
