@@ -164,7 +164,8 @@ def test_so_does_the_end_of_a_process(cluster: BlockingCluster) -> None:
     assert out.stdout.count(b"called") == 10, out.stderr.decode()
 
 
-def test_a_callback_may_end_the_producer(cluster: BlockingCluster) -> None:
+def test_a_callback_may_end_the_producer(cluster: BlockingCluster, caplog: pytest.LogCaptureFixture) -> None:
+    """Which waits for all of its callbacks but this one."""
     producer = Producer("pg", namesrv=cluster.namesrv_addr, **PATIENT)
     producer.start()
     ended = threading.Event()
@@ -174,7 +175,8 @@ def test_a_callback_may_end_the_producer(cluster: BlockingCluster) -> None:
         ended.set()
 
     producer.send_async(Message("Called", b"x"), callback)
-    assert ended.wait(4.0)
+    assert ended.wait(PATIENCE)
+    assert "have not returned" not in caplog.text
 
 
 @pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit])
