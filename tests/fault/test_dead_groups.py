@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from rmq.runtime import patience
 from rmq.runtime.real import seeded
 from tests.support.kills.campaign import LONG, PIECE, amount
 from tests.support.raft.histories import GroupLoad, judged
 from tests.support.raft.processes import ProcessGroup
+from tests.support.virtual import eventually
 
 #: Seconds within which a group that is there again has a leader (R05).
 _LED = 10.0
@@ -66,11 +66,7 @@ async def test_a_disk_that_is_lost_is_filled_again(tmp_path: Path, say: Callable
             group.wipe(name)
             await group.begin(name)
             await load.more()
-            async with patience.timeout(90):
-                while True:
-                    if group.has_returned(name):
-                        break
-                    await asyncio.sleep(0.1)
+            await eventually(lambda name=name: group.has_returned(name), 90, 0.1)
         await load.finish()
         await group.stop()
         verdict = judged(load)

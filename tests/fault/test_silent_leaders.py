@@ -19,6 +19,7 @@ from rmq.runtime import patience
 from tests.support.kills.campaign import amount
 from tests.support.raft.processes import NAMES, ProcessGroup
 from tests.support.raw_peer import RawPeer, send
+from tests.support.virtual import eventually
 
 ROUNDS = amount(1, 25)
 #: Milliseconds that a leader waits for a majority before it answers that it has none.
@@ -54,11 +55,7 @@ class Clients:
 
     async def more(self, count: int = 30) -> None:
         wanted = len(self.acknowledged) + count
-        async with patience.timeout(90):
-            while True:
-                if len(self.acknowledged) >= wanted:
-                    return
-                await asyncio.sleep(0.02)
+        await eventually(lambda: len(self.acknowledged) >= wanted, 90)
 
     async def knock(self, name: str, ended: asyncio.Event) -> None:
         """Ask a member again and again, until that is over; every request is answered."""

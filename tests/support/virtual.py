@@ -30,7 +30,7 @@ def one_world(seed: int = 1) -> World:
 
 
 async def eventually(condition: Callable[[], object], within: float = 60.0, step: float = 0.01) -> float:
-    """Let virtual time pass until the condition holds; the seconds that took.
+    """Let time pass, virtual or not, until the condition holds; the seconds that took.
 
     :raises AssertionError: it does not hold within that time.
     """

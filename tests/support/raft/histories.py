@@ -12,10 +12,10 @@ from typing import Self
 
 from rmq.aio import AdminClient, Message, MessageExt, MessageQueue, Producer, PushConsumer, ResponseError
 from rmq.protocol.errors import RMQError
-from rmq.runtime import patience
 from tests.support.history import FAIL, OK, UNKNOWN, Clerk, Seen, Verdict, body_for, digest, judge, read_histories
 from tests.support.raft.processes import ProcessGroup
 from tests.support.store_scan import Record
+from tests.support.virtual import eventually
 
 __all__ = ["TOPIC", "GroupLoad", "judged"]
 
@@ -132,19 +132,11 @@ class GroupLoad:
     async def more(self, count: int = 30, within: float = 90.0) -> None:
         """Wait until some more were acknowledged."""
         wanted = self.acknowledged + count
-        async with patience.timeout(within):
-            while True:
-                if self.acknowledged >= wanted:
-                    return
-                await asyncio.sleep(0.02)
+        await eventually(lambda: self.acknowledged >= wanted, within)
 
     async def none(self, within: float = 90.0) -> None:
         """Wait until so many sends in a row have failed that every producer has seen some."""
-        async with patience.timeout(within):
-            while True:
-                if self._failed >= 4 * len(self._clerks):
-                    return
-                await asyncio.sleep(0.02)
+        await eventually(lambda: self._failed >= 4 * len(self._clerks), within)
 
     async def silence(self) -> None:
         """Send no more."""
@@ -154,11 +146,7 @@ class GroupLoad:
     async def finish(self) -> None:
         """Send no more; wait until the consumer has everything, and all members have the same."""
         await self.silence()
-        async with patience.timeout(90):
-            while True:
-                if self._sent <= self._given and self.late_sent <= self.late_given:
-                    break
-                await asyncio.sleep(0.05)
+        await eventually(lambda: self._sent <= self._given and self.late_sent <= self.late_given, 90, 0.05)
         await self.group.alike()
 
 
