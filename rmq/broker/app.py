@@ -260,7 +260,7 @@ class BrokerApp:
             else None
         )
         if group is not None:
-            front.delivery.surely_leads = group.surely_leads
+            front.delivery.surely_leads = registration.surely_leads = group.surely_leads
         router.add(ElectionAdmin(ground, group))
         self.roles = roles = Roles(
             Role.of(settings) if group is None else Role.slave(group.peers.follower_id),

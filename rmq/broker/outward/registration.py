@@ -120,6 +120,9 @@ class Registrar:
         self._broker_addr = broker_addr
         self._ha_addr = ha_addr
         self._broker_id = broker_id
+        #: Whether nobody else can be the master by now: one that has a successor, and has not heard of it, would take its
+        #: place at the name servers, and leave that empty.
+        self.surely_leads: Callable[[], bool] = lambda: True
         self.tasks = TaskOwner("registration")
         self._links: dict[str, _Link] = {}
         self._fetched: list[str] = []
@@ -305,6 +308,9 @@ class Registrar:
         """Register with one name server, once more when something changed meanwhile."""
         if link.busy:
             link.asked = True
+            return
+        if self._broker_id() == MASTER_ID and not self.surely_leads():
+            self._again_later(link, _RETRIES[0])
             return
         link.busy = True
         try:

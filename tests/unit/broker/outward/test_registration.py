@@ -213,6 +213,32 @@ def test_another_id_is_told_at_once_with_everything() -> None:
     scenario(check)
 
 
+def test_a_master_that_may_have_a_successor_takes_no_place_until_it_knows() -> None:
+    async def check(scene: Scene) -> None:
+        namesrv, sure = scene.namesrvs[0], [True]
+        scene.registration.surely_leads = lambda: sure[0]
+        await scene.registration.start()
+        await asyncio.sleep(1)
+        known = len(namesrv.registered)
+        sure[0] = False
+        await asyncio.sleep(100)
+        scene.registration.announce()
+        await asyncio.sleep(1)
+        assert len(namesrv.registered) == known
+        scene.broker_id = 3  # one that follows says so
+        scene.registration.announce()
+        await asyncio.sleep(0.1)
+        assert namesrv.registered[-1][1].broker_id == 3
+        scene.broker_id = 0
+        scene.registration.announce()
+        await asyncio.sleep(0.1)
+        sure[0] = True
+        await asyncio.sleep(1)
+        assert namesrv.registered[-1][1].broker_id == 0
+
+    scenario(check)
+
+
 def test_a_change_during_a_registration_is_not_lost() -> None:
     async def check(scene: Scene) -> None:
         await scene.registration.start()
