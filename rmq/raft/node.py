@@ -253,15 +253,15 @@ class RaftNode:
 
     def _is_of_this_term(self, message: Message, now: float) -> bool:
         """Whether there is more to do than to compare terms."""
-        if isinstance(message, VoteRequest) and message.term > self.term and not message.told and self._is_led(now):
-            return False  # a leader is there: who does not hear it must not depose it
+        if message.term == self.term:
+            return True
         if message.term > self.term:
+            if isinstance(message, VoteRequest) and not message.told and self._is_led(now):
+                return False  # a leader is there: who does not hear it must not depose it
             of_pre_vote = isinstance(message, VoteRequest | VoteReply) and message.pre
             if not of_pre_vote or (isinstance(message, VoteReply) and not message.granted):
                 leader = message.source if isinstance(message, Append | Install) else None
                 self._follow(message.term, leader, now)
-            return True
-        if message.term == self.term:
             return True
         # Who is behind hears of it, and leads or campaigns no more.
         if isinstance(message, VoteRequest):
@@ -368,7 +368,8 @@ class RaftNode:
         if self._leading is not None:
             raise LogsParted(f"{source} and {self.members.me} both lead in term {self.term}")
         self._heard = now
-        self._follow(self.term, source, now)
+        self._become(Role.FOLLOWER, source)
+        self._rest(now)
         self._asked_at = max(self._asked_at, message.asked)
 
     def _reply(
@@ -387,16 +388,18 @@ class RaftNode:
     def _take(self, message: Append, now: float) -> None:
         self._led_by(message, now)
         path, before, after = self.path, message.before, message.after
-        if not path.contains(before):
+        goes_on = before == path.last  # as nearly always: nothing of it is here
+        if not goes_on and not path.contains(before):
             nearest = path.nearest(before)
             self._reply(message.source, rejected=before, nearest=nearest)
             return
-        if not path.contains(after):
+        if after != before and (goes_on or not path.contains(after)):
             # All that it has of the span stays, so that a message that was overtaken takes nothing away.
             keep = before
-            if path.contains(Position(after.term, before.end)):
-                keep = path.nearest(after) or before
-            self._cut(keep)
+            if not goes_on:
+                if path.contains(Position(after.term, before.end)):
+                    keep = path.nearest(after) or before
+                self._cut(keep)
             if after.term > keep.term:
                 self._do(Begin(path.begin(after.term)))
                 self._stored = path.through(self._stored)
