@@ -70,6 +70,8 @@ class IndexBuild:
         self._from = 0
         self._recovered_end = 0
         self._begun = False
+        #: Up to where the log was cut before it had begun.
+        self._cut_to: int | None = None
         self._stopped = False
         self._at_once = _LEAST_AT_ONCE
         #: Held while keys are put: who cuts the log waits for it.
@@ -164,8 +166,10 @@ class IndexBuild:
                 self.resume(stopped.offset)
 
     def log_ends(self, to: int) -> None:
-        """The log is cut back to ``to``, and the index with it."""
+        """The log is cut back to ``to``, and the index with it; what is not checked yet is cut when it is."""
         self.position, self._from = min(self.position, to), min(self._from, to)
+        if not self._begun:
+            self._cut_to = to if self._cut_to is None else min(self._cut_to, to)
 
     async def _settle_start(self) -> None:
         """Where to begin to read: what points behind the recovered end of the log is of no use."""
@@ -178,6 +182,8 @@ class IndexBuild:
         if found is not None and (found[0] > end or index.end[1] >= end > 0):
             log.warning("the index points behind the end of the commit log; it is built anew")
             found = None
+        if found is not None and self._cut_to is not None:
+            found = await self._cut_late(found, self._cut_to)
         try:
             gap = None if found is None else await self._uncovered()
         except OSError as error:
@@ -198,6 +204,19 @@ class IndexBuild:
         if not is_record:
             start -= start % self._log.file_size
         self.position = start
+
+    async def _cut_late(self, found: tuple[int, int], to: int) -> tuple[int, int]:
+        """Take away the keys of what was cut off the log before the index was checked.
+
+        :param found: what the check has said; as this says it again.
+        :raises OSError: a file cannot be read or written.
+        """
+        index, before = self._index, self._index.end[1]
+        await index.cut(to)
+        if max(found[0], before) < to:
+            return found
+        end = index.end[1] if index.files else self._log.start
+        return end, end + bool(index.files)
 
     async def _uncovered(self) -> int | None:
         """Commit-log offset of a message with keys that lies before the first index file or between two, if any.

@@ -94,8 +94,9 @@ class IndexCheck:
             may be missing; None when any may be.
         """
         if self.noted is not None:
-            if self._files.all and not self._files.all[-1].full:
-                await load_slots(self._offload, self._files.all[-1])
+            last = self._files.all[-1] if self._files.all else None
+            if last is not None and not last.full and not last.filling:  # else it was cut, and they are newer in memory
+                await load_slots(self._offload, last)
             return self.noted, self.noted
         for file in self._files.all[-2:]:
             if file not in self._files.all or (file.full and not file.unfinished and await self._whole(file)):

@@ -234,3 +234,34 @@ def test_what_is_replicated_in_place_of_what_was_cut_is_found_by_its_keys() -> N
         await store.stop()
 
     run(main())
+
+
+@pytest.mark.parametrize("clean", [False, True], ids=["killed", "stopped"])
+@pytest.mark.parametrize("keep", [0, 50, 119])
+def test_an_index_that_is_not_checked_yet_loses_the_keys_of_what_is_cut(keep: int, clean: bool) -> None:
+    """A leader of before hears where its log ends as soon as it is there again, and its index is looked at later."""
+
+    async def main() -> None:
+        simulation = Simulation(1)
+        machine = simulation.node("a")
+        late = small(index_at_start=-1)
+        store, other = await opened(machine.world, small()), await opened(world(2), small())
+        starts = send(store, range(COUNT))
+        await store.force()
+        if clean:
+            await store.stop()
+            store = await opened(machine.world, late, start=False)
+        else:
+            killed, store = store, await opened(simulation.kill(machine), late, start=False)
+            await die(killed)
+        await store.truncate(starts[keep])
+        await store.start()
+        send(other, range(keep))
+        for one in (store, other):
+            send(one, range(keep + 7, COUNT + 7), body=7)  # other keys, at other places
+        await eventually(lambda: store.upkeep.indexed)
+        assert await seen(store) == await seen(other)
+        await store.stop()
+        await other.stop()
+
+    run(main())
