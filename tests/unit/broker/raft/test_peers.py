@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from rmq.broker.raft.peers import Peers
 from rmq.broker.settings import BrokerSettings
 from rmq.protocol.errors import ConfigError
 
+GOLDEN = Path(__file__).parents[3] / "golden" / "settings"
 SAMPLE = {
     "enableDLegerCommitLog": "true",
     "dLegerGroup": "RaftNode00",
@@ -107,3 +110,15 @@ def test_the_group_says_who_is_what_whatever_a_file_says(role: str, number: str)
     assert Peers.of(made).follower_id == 2
     told = [] if role == "ASYNC_MASTER" else [f"brokerRole={role}"]
     assert made.left_to_group() == told + ([] if number == "0" else [f"brokerId={number}"])
+
+
+def test_the_file_that_javas_follower_has_written_makes_a_member(caplog: pytest.LogCaptureFixture) -> None:
+    """Each of its 180 keys is known, and what it was at that time does not count."""
+    made = BrokerSettings.from_sources(file=str(GOLDEN / "dledger-follower-4.9.4.properties"))
+    made.validate()
+    peers = Peers.of(made)
+    assert (peers.group, peers.members.me, peers.members.voters) == ("group", "n0", ("n0", "n1", "n2"))
+    assert made.left_to_group() == ["brokerRole=SLAVE", "brokerId=1"]
+    assert made.file_reserved_time == 47
+    (told,) = caplog.messages
+    assert told.startswith("these settings have no effect here: ")
