@@ -170,6 +170,7 @@ class BrokerService:
         registered = self._routes.register(what, conn, self._clock.monotonic())
         for notice in registered.notices:
             log.info("%s", notice)
+        self._tell_returned()
         if registered.rival is not None:
             # Two of one id take each other's place with each registration.
             self._rivals.say(registered.rival, log.warning, "%s", registered.rival)

@@ -161,7 +161,8 @@ class RouteTable:
         self._clusters.setdefault(what.cluster, {})[what.broker_name] = None
 
         for other in [i for i, addr in broker.addrs.items() if addr == what.addr and i != what.broker_id]:
-            del broker.addrs[other]
+            # A leader that stood still says once more that it is, and hears of the next one then.
+            self._give_back(broker, other)
             notices.append(f"{what.broker_name} at {what.addr} changed from id {other} to {what.broker_id}")
         before = broker.addrs.get(what.broker_id)
         if before is None:
@@ -439,6 +440,14 @@ class RouteTable:
 
     def _vacate(self, broker: _Broker, broker_id: int, how: str | None) -> None:
         """The broker with this id has gone: who had the place before has it again, or the name goes with the last."""
+        left = self._give_back(broker, broker_id)
+        if not broker.addrs:
+            self._remove(broker)
+            if how is not None:
+                self.departed.left(broker.name, broker.cluster, left, how)
+
+    def _give_back(self, broker: _Broker, broker_id: int) -> str:
+        """Who had this id before has it again; the address that has it no longer."""
         left = broker.addrs.pop(broker_id)
         addr, live = self._displaced.pop((broker.name, broker_id), ("", None))
         if live is not None:
@@ -447,10 +456,7 @@ class RouteTable:
             self._live[addr] = replace(live, version=_ANY_OTHER, complete=None)
             self._channels.setdefault(live.channel, {})[addr] = None
             self._returned.append((broker.name, addr))
-        elif not broker.addrs:
-            self._remove(broker)
-            if how is not None:
-                self.departed.left(broker.name, broker.cluster, left, how)
+        return left
 
     def _forget_displaced(self, addr: str) -> None:
         for place in [place for place, (displaced, _) in self._displaced.items() if displaced == addr]:

@@ -370,3 +370,17 @@ def test_topics_that_a_broker_has_no_longer_are_forgotten_when_they_are_too_many
     assert table.route("other") is not None
     told = "broker-a has no longer 8 topics that it registered before: forgotten"
     assert notices.count(told) == 4, "with every second registration from the third on"
+
+
+def test_a_leader_that_stood_still_takes_nobodys_place_for_longer_than_it_believes_to_lead() -> None:
+    """It says once more that it is the master, wakes up to the next one, and has an id of those that follow then."""
+    table = RouteTable()
+    table.register(registration(A, topic("T")), "c1", 0.0)
+    table.register(registration(B, broker_id=2, counter=1), "c2", 0.0)
+    assert table.register(registration(B, topic("T"), counter=2), "c2", 10.0).rival is not None
+    assert table.register(registration(A, topic("T")), "c1", 20.0).rival is not None
+    assert addrs(table, "T") == {"broker-a": {0: A}}
+    table.register(registration(A, broker_id=1, counter=3), "c1", 20.01)
+    assert addrs(table, "T") == {"broker-a": {0: B, 1: A}}, "the one that leads has its place at once"
+    assert table.returned() == [("broker-a", B)]
+    assert table.close("c2") == [B]
