@@ -58,6 +58,19 @@ def any_log_will_do(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RaftNode, "_asked", believing)
 
 
+def a_longer_log_will_do(patch: pytest.MonkeyPatch) -> None:
+    """Votes for who has more bytes, of an earlier term."""
+    asked = RaftNode._asked
+
+    def counting(self: RaftNode, request: VoteRequest, now: float) -> None:
+        stored = self._stored
+        self._stored = Position(0 if request.last.end >= stored.end else request.last.term + 1, stored.end)
+        asked(self, request, now)
+        self._stored = stored
+
+    patch.setattr(RaftNode, "_asked", counting)
+
+
 def two_votes(patch: pytest.MonkeyPatch) -> None:
     """A vote is forgotten as soon as it is given."""
     asked = RaftNode._asked
@@ -154,7 +167,7 @@ def whoever_comes_back_is_counted(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("plant", "seed"),
     [
-        (forgotten_cut, 3), (any_log_will_do, 0), (two_votes, 4), (a_minority_decides, 0),
+        (forgotten_cut, 3), (any_log_will_do, 0), (a_longer_log_will_do, 720), (two_votes, 4), (a_minority_decides, 0),
         (what_is_not_the_same_is_committed, 30), (nobody_is_heard, 1), (an_answer_is_as_new_as_it_comes, 179),
         (nobody_is_asked_first, 0), (to_ask_begins_a_term, 0), (who_has_nothing_is_heard, 179),
         (whoever_comes_back_is_counted, 134),
