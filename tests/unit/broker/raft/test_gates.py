@@ -11,6 +11,8 @@ from rmq.aio import Message, Producer
 from rmq.broker.raft.wire import Hello, listens
 from rmq.broker.replication.wire import UnitDecoder
 from rmq.broker.store.dispatcher import Dispatcher
+from rmq.raft.messages import Append
+from rmq.raft.position import Position
 from rmq.testing.simworld import SimOffload
 from tests.support.raft.brokers import GroupCluster
 from tests.support.raft.strangers import PORT, Line, call, fill, said_by, term
@@ -181,3 +183,29 @@ async def test_nothing_is_heard_of_a_lost_disk_behind_a_word_of_the_newer_one() 
         await cluster.begin(other)
         await eventually(lambda: line.ended, 5)
         await eventually(lambda: not cluster.driver(other).returning, 10)
+
+
+@in_virtual_time
+async def test_what_was_noted_as_committed_is_taken_back_by_nobody_after_a_start_either() -> None:
+    """The node finds out anew what is committed; what this member has shown it knows from its disk."""
+    async with GroupCluster(seed=9) as cluster:
+        leader = await cluster.led_by()
+        other = next(name for name in cluster.names if name != leader)
+        await fill(cluster)
+        await cluster.alike()
+        await asyncio.sleep(2)  # it is noted
+        end, last = cluster.members[other].store.log.end, cluster.driver(other).log.known
+        assert end == last
+        await cluster.kill(other, power=True)
+        cluster.isolate(other)
+        await cluster.begin(other)
+        await asyncio.sleep(0.1)
+        source = next(name for name in cluster.names if name not in (other, leader))
+        driver = cluster.driver(other)
+        assert driver.node is not None
+        assert driver.node.commit == 0
+        place = Position(driver.node.path.last.term, end // 2)
+        driver.step(Append(place.term + 1, source, place, Position(place.term + 1, place.end), 0))
+        await eventually(lambda: driver.parted)
+        assert f"takes back what is committed: the log from {place} up to {end}" in str(driver.parted)
+        assert cluster.members[other].store.log.end == end
