@@ -22,6 +22,7 @@ from rmq.broker.store.state import Queue
 from rmq.protocol.codes import RequestCode
 from rmq.protocol.command import Command
 from rmq.remoting.client import RemotingClient
+from rmq.testing.simworld import SimOffload
 from tests.support.raft.brokers import GroupCluster
 from tests.support.raw_peer import pull, subscribe
 from tests.support.virtual import eventually, in_virtual_time
@@ -244,3 +245,26 @@ def test_a_planted_bug_is_found_that_shows_spark_more(monkeypatch: pytest.Monkey
     long_pulls_go_on(monkeypatch)
     with pytest.raises(AssertionError, match="11 "):
         test_spark_reads_nothing_that_no_majority_has()
+
+
+@pytest.mark.parametrize("leads", [True, False], ids=["the leader", "the follower"])
+@in_virtual_time
+async def test_a_member_counts_once_it_has_a_message_on_its_disk(leads: bool) -> None:
+    """Two are a majority while the third is away, and both of them are needed."""
+    async with GroupCluster(seed=9, settings={"flushDiskType": "SYNC_FLUSH"}) as cluster:
+        leader = await cluster.led_by()
+        follower, away = (name for name in cluster.names if name != leader)
+        async with Producer("counts", namesrv=cluster.namesrv_addr, retry_times_when_send_failed=0) as producer:
+            await producer.send(Message("Topic", b"first"))
+            await cluster.alike()
+            await cluster.kill(away)
+            offload = cluster.simulation.nodes[leader if leads else follower].world.offload
+            assert isinstance(offload, SimOffload)
+            offload.delay = 1.5
+            sending = asyncio.ensure_future(producer.send(Message("Topic", b"second")))
+            await asyncio.sleep(1)
+            assert not sending.done()
+            for name in (leader, follower):
+                assert await cluster.bodies(name, "Topic") == [b"first"]
+            assert (await sending).send_status.name == "SEND_OK"
+            assert sorted(await cluster.bodies(leader, "Topic")) == [b"first", b"second"]
