@@ -205,7 +205,7 @@ class BrokerApp:
         self.access = make_access(ground, router, front, self._let_pops_go)
         self._registration = registration = Registrar(
             world, settings, tables.topics, self._client, broker_addr=ground.broker_addr, ha_addr=ground.ha_addr,
-            broker_id=lambda: self.roles.role.broker_id,
+            broker_id=self._registered_id,
         )  # fmt: skip
         runtime = RuntimeAdmin(
             world,
@@ -290,6 +290,17 @@ class BrokerApp:
             lambda group, _: counted.stats.forget_group(group), lambda group, _: tables.filters.forget_group(group),
             lambda group, _: modes.forget_group(group), roles.forget_group,
         ]  # fmt: skip
+
+    def _registered_id(self) -> int:
+        """The id that name servers are told.
+
+        A member that leads no longer is nobody's master from that moment on, though its services of one still end: one
+        that stood still may be about to register as it does every 30 s, and would take the next leader's place.
+        """
+        group, role = self.group, self.roles.role
+        if group is None or not role.leads or (group.member is not None and group.member.driver.leads is not None):
+            return role.broker_id
+        return group.peers.follower_id
 
     def _master_link(self) -> MasterLink:
         if self.group is not None:

@@ -47,6 +47,28 @@ async def test_every_name_server_names_the_next_leader_within_a_second() -> None
 
 
 @in_virtual_time
+async def test_who_leads_no_longer_registers_as_nobodys_master() -> None:
+    """One that stood still registers when it wakes, if 30 s are over: before its services of a master have ended."""
+    async with GroupCluster(seed=22) as cluster:
+        producer = await begun(cluster)
+        old = await cluster.led_by()
+        app, driver = cluster.members[old], cluster.driver(old)
+        said: list[tuple[bool, bool]] = []
+
+        def register() -> None:
+            if driver.leads is None and app.roles.role.leads:
+                app._registration.announce()
+                said.append((app._registered_id() == 0, app.roles.role.broker_id == 0))
+
+        driver.on_change.insert(0, register)
+        cluster.isolate(old)
+        await asyncio.sleep(10)
+        assert said == [(False, True)]
+        assert master_in(cluster.namesrvs[0]) not in (None, f"{cluster.addresses[old]}:10911")
+        await producer.shutdown()
+
+
+@in_virtual_time
 async def test_a_name_server_that_hears_nothing_of_it_costs_seconds() -> None:
     """One of two name servers is cut off from the group as its leader dies: it goes on naming what it knew last."""
     async with GroupCluster(seed=22, namesrvs=2) as cluster:
