@@ -166,6 +166,17 @@ def test_a_slave_that_comes_after_the_time_of_the_disk_leaves_10() -> None:
     assert (queue.visible, durability.deadline) == (2, None)
 
 
+def test_who_has_waited_for_what_is_cut_away_hears_that_it_is_not_replicated_or_not_on_disk() -> None:
+    durability = Durability(sync_flush=True, sync_master=True)
+    queue = Queue("T", 0)
+    for end, name, need in ((100, "kept", FLUSH), (200, "flush", FLUSH), (300, "replica", REPLICA | FLUSH)):
+        grown(durability, queue, end)
+        assert held(durability, name, end, need) == []
+    assert sorted(durability.log_ends(100)) == [("flush", b"10"), ("replica", b"12")]
+    assert durability.on_flushed(100) == answer("kept")
+    assert durability.deadline is None
+
+
 def test_what_was_there_before_it_became_a_sync_master_waits_for_no_slave() -> None:
     durability = Durability(sync_flush=True)
     queue = Queue("T", 0)
