@@ -23,6 +23,7 @@ from rmq.broker.raft.changes import TableChanges
 from rmq.broker.raft.found import left, look, returned
 from rmq.broker.raft.group import Group
 from rmq.broker.raft.link import GroupLink
+from rmq.broker.raft.passing import Following, PassOn
 from rmq.broker.replication.followed import regain_promoted
 from rmq.broker.replication.returning import ask_slaves
 from rmq.broker.replication.slave_service import SlaveClient
@@ -231,6 +232,7 @@ class BrokerApp:
             lambda: self.roles,
             self.access,
             lambda: None if self.group is None else self.group.view.info(),
+            PassOn(self._peers, self._following()) if settings.enable_dleger_commit_log else None,
         ):
             router.add(service)
         router.add(
@@ -261,6 +263,8 @@ class BrokerApp:
         )
         if group is not None:
             front.delivery.surely_leads = registration.surely_leads = group.surely_leads
+            # A successor grants them, too: no queue is to have two readers.
+            members.locks.may_grant = lambda: self.roles.role.leads and group.surely_leads()
         router.add(ElectionAdmin(ground, group))
         self.roles = roles = Roles(
             Role.of(settings) if group is None else Role.slave(group.peers.follower_id),
@@ -302,6 +306,12 @@ class BrokerApp:
             return role.broker_id
         return group.peers.follower_id
 
+    def _following(self) -> Following:
+        return Following(
+            lambda: self.roles.role.leads, lambda: None if self.group is None else self.group.view.leader_address,
+            lambda: self.roles.slave is not None and self.roles.slave.metadata.has_heard,
+        )  # fmt: skip
+
     def _master_link(self) -> MasterLink:
         if self.group is not None:
             return GroupLink(self.group.view)
@@ -319,6 +329,7 @@ class BrokerApp:
         await self.roles.become(Role.master() if master else Role.slave(group.peers.follower_id))
         if led and self.roles.slave is not None:
             self.roles.slave.metadata.led()
+            self.members.locks.forget_all()
         if master:
             least = self.settings.default_topic_queue_nums
             regain(self.tables.topics, store.queues, store.log.end if since is None else since, least)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import weakref
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Protocol
 
 from rmq.auth.credentials import Signer
@@ -179,6 +179,8 @@ class ClientInstance:
         self._questions = RouteQuestions(
             world.clock, self.name_servers, self.routes, self._brokers_moved, self._topic_grown
         )
+        #: Called when brokers came, or have other addresses.
+        self.on_moved: list[Callable[[], object]] = []
         #: Broker name -> master of the whole cluster, kept while a producer is ``sought``.
         self.masters: dict[str, str] = {}
         self.producers: set[str] = set()
@@ -459,6 +461,8 @@ class ClientInstance:
         return self._questions.ask(topic, limit, template)
 
     def _brokers_moved(self) -> None:
+        for told in list(self.on_moved):
+            told()
         if self.sought:
             # The next master may have to find us at once: the reply to what a send has just found it for, say.
             here = {name: addrs[0] for name, addrs in self.routes.broker_addrs.items() if 0 in addrs}

@@ -25,9 +25,10 @@ from rmq.aio import (
     TransactionProducer,
     TransactionState,
 )
+from rmq.protocol.bodies.lock import LockBatchRequestBody, LockBatchResponseBody
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
-from rmq.protocol.errors import RMQError
+from rmq.protocol.errors import RMQError, TransportError
 from rmq.remoting.client import RemotingClient
 from tests.support.raft.brokers import GroupCluster
 from tests.support.virtual import eventually, in_virtual_time
@@ -347,3 +348,109 @@ async def test_a_leader_that_is_cut_off_sends_no_group_back() -> None:
         await client.close()
         assert both, "nobody else has led meanwhile"
         assert {offset for _, offset in seen} == {9}, seen
+
+
+# -- who comes to a member that leads no more
+
+
+class Asker:
+    """Asks members by name what consumers ask."""
+
+    def __init__(self, cluster: GroupCluster) -> None:
+        self._cluster = cluster
+        self.client = RemotingClient(cluster.simulation.node("asker").world)
+
+    async def _ask(self, name: str, code: RequestCode, body: bytes = b"", **ext: str) -> Command:
+        at = f"{self._cluster.addresses[name]}:10911"
+        fields: dict[str, str | None] = {"consumerGroup": "g", "topic": "Topic", "queueId": "0", **ext}
+        return await self.client.request(at, Command(code, ext=fields, body=body), 5)
+
+    async def commit(self, name: str, offset: int) -> None:
+        answer = await self._ask(name, RequestCode.UPDATE_CONSUMER_OFFSET, commitOffset=str(offset))
+        assert answer.code == ResponseCode.SUCCESS
+
+    async def offset(self, name: str) -> int:
+        answer = await self._ask(name, RequestCode.QUERY_CONSUMER_OFFSET)
+        assert answer.code == ResponseCode.SUCCESS
+        return int((answer.ext or {})["offset"] or 0)
+
+    async def lock(self, name: str, who: str) -> bool:
+        queue = MessageQueue("Topic", "group", 0)
+        body = LockBatchRequestBody(client_id=who, consumer_group="g", mq_set=[queue])
+        answer = await self._ask(name, RequestCode.LOCK_BATCH_MQ, body.encode())
+        assert answer.code == ResponseCode.SUCCESS
+        return bool(LockBatchResponseBody.decode(answer.body).lock_ok_mq_set)
+
+
+@in_virtual_time
+async def test_members_that_follow_say_of_a_groups_progress_what_their_leader_says() -> None:
+    """One that has just started would have the group begin anew; and what it is told, nobody else would have heard."""
+    async with GroupCluster(seed=1) as cluster, Producer("p", namesrv=cluster.namesrv_addr) as producer:
+        leader = await cluster.led_by()
+        await producer.send(Message("Topic", b"first"))
+        await producer.send(Message("Topic", b"first"), queue=MessageQueue("Topic", "group", 0))
+        asker = Asker(cluster)
+        follower, other = (name for name in cluster.names if name != leader)
+        await cluster.alike()
+        await asker.commit(leader, 1)
+        assert await asker.offset(follower) == 1, "without waiting for the next second"
+        await asker.commit(follower, 2)
+        assert [await asker.offset(name) for name in (leader, follower, other)] == [2, 2, 2]
+        await cluster.kill(follower)
+        await cluster.begin(follower)
+        assert await asker.offset(follower) == 2, "its own file says nothing of it"
+        await asyncio.sleep(3)
+        await cluster.kill(other)
+        cluster.isolate(leader)
+        await asyncio.sleep(3)
+        assert cluster.driver(follower).leader is None
+        assert await asker.offset(follower) == 2, "nobody leads: what was heard last"
+        await cluster.kill(follower)
+        await cluster.begin(follower)
+        with pytest.raises(TransportError):
+            await asker.offset(follower)  # any answer would be wrong, and Java takes an error for the queue's end
+        await asker.client.close()
+
+
+@in_virtual_time
+async def test_locks_are_granted_by_the_leader_alone() -> None:
+    async with GroupCluster(seed=1) as cluster, Producer("p", namesrv=cluster.namesrv_addr) as producer:
+        leader = await cluster.led_by()
+        await producer.send(Message("Topic", b"first"))
+        asker = Asker(cluster)
+        assert await asker.lock(leader, "one")
+        follower = next(name for name in cluster.names if name != leader)
+        assert not await asker.lock(follower, "two")
+        cluster.isolate(leader)
+        await asyncio.sleep(1.1)
+        assert not await asker.lock(leader, "one"), "there may be a next leader"
+        await eventually(lambda: cluster.leader() not in (None, leader), 10)
+        successor = await cluster.led_by()
+        assert await asker.lock(successor, "two")
+        cluster.simulation.net.heal()
+        await asyncio.sleep(1)
+        await cluster.kill(successor)
+        heir = await cluster.led_by()
+        assert await asker.lock(heir, "two"), "what it had granted before is over"
+        await asker.client.close()
+
+
+@in_virtual_time
+async def test_the_next_leader_soon_knows_whose_the_queues_are() -> None:
+    """Its predecessor lives, and every connection stays: nothing but the route tells a consumer of it."""
+    async with GroupCluster(seed=1) as cluster, Producer("p", namesrv=cluster.namesrv_addr) as producer:
+        leader = await cluster.led_by()
+        await producer.send(Message("Topic", b"first"))
+        consumer = PushConsumer("g", namesrv=cluster.namesrv_addr, orderly=True)
+
+        @consumer.on("Topic")
+        async def take(message: MessageExt) -> None:
+            """Nothing comes."""
+
+        await consumer.start()
+        await asyncio.sleep(3)
+        await _hand_over(cluster, leader)
+        locks = cluster.members[await cluster.led_by()].members.locks
+        queue = MessageQueue("Topic", "group", 0)
+        await eventually(lambda: locks.holder("g", queue), 5)
+        await consumer.shutdown()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
 from rmq.broker.admin.lookup import Lookup
 from rmq.broker.admin.slices import Turns
@@ -34,6 +36,9 @@ from rmq.remoting.conn import Conn
 from rmq.remoting.long_body import LongBody
 from rmq.remoting.router import LARGE, handles
 
+if TYPE_CHECKING:
+    from rmq.broker.raft.passing import PassOn
+
 __all__ = ["OffsetAdmin"]
 
 #: Queues that 308 looks at before the loop gets its turn.
@@ -43,11 +48,21 @@ _BEHIND = (1 << 63) - 1
 
 
 class OffsetAdmin:
-    """Handlers of the offset requests (protocol.md 2.4, store-and-broker.md 8.5)."""
+    """Handlers of the offset requests (protocol.md 2.4, store-and-broker.md 8.5).
+
+    :param pass_on: asks a group's leader what it has the word on; None where there is no group.
+    """
 
     def __init__(
-        self, offsets: OffsetTable, topics: TopicTable, store: Store, lookup: Lookup, delays: DelayOffsets
+        self,
+        offsets: OffsetTable,
+        topics: TopicTable,
+        store: Store,
+        lookup: Lookup,
+        delays: DelayOffsets,
+        pass_on: PassOn | None = None,
     ) -> None:
+        self._pass_on = pass_on
         self._offsets = offsets
         self._topics = topics
         self._store = store
@@ -63,6 +78,10 @@ class OffsetAdmin:
     @handles(RequestCode.QUERY_CONSUMER_OFFSET, header=QueryConsumerOffsetRequest)
     async def query(self, conn: Conn, request: Command, header: QueryConsumerOffsetRequest) -> Command:
         """14: the stored offset; without one 0 when the queue's very first message is still at hand, else code 22."""
+        if self._pass_on is not None and not self._pass_on.leads(request):
+            answer = await self._pass_on.ask(conn, request)
+            if answer is not None:
+                return answer
         offset = self._offsets.query(header.consumer_group, header.topic, header.queue_id)
         if offset < 0:
             queue = self._lookup.queue(header.topic, header.queue_id)
@@ -80,7 +99,9 @@ class OffsetAdmin:
         return request.reply(ResponseCode.SUCCESS, header=QueryConsumerOffsetResponse(offset=offset))
 
     @handles(RequestCode.UPDATE_CONSUMER_OFFSET, header=UpdateConsumerOffsetRequest)
-    def update(self, conn: Conn, request: Command, header: UpdateConsumerOffsetRequest) -> Command:
+    def update(
+        self, conn: Conn, request: Command, header: UpdateConsumerOffsetRequest
+    ) -> Command | Coroutine[Any, Any, Command]:
         """15: taken whatever the queue, its end and the old offset, of a topic that exists; nothing is below 0.
 
         Consumers of a deleted topic tell their offsets for a while, and a new topic of its name begins at 0 for
@@ -94,6 +115,15 @@ class OffsetAdmin:
                 f"commitOffset is {header.commit_offset}: an offset is 0 or more; {header.consumer_group} stays where "
                 f"it is on {header.topic}",
             )
+        if self._pass_on is not None and not self._pass_on.leads(request):
+            return self._tell(self._pass_on, request, header)
+        return self._update(request, header)
+
+    async def _tell(self, pass_on: PassOn, request: Command, header: UpdateConsumerOffsetRequest) -> Command:
+        answer = await pass_on.tell(request)
+        return self._update(request, header) if answer is None else answer
+
+    def _update(self, request: Command, header: UpdateConsumerOffsetRequest) -> Command:
         if header.topic in self._topics:
             self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         answer = request.reply(ResponseCode.SUCCESS)

@@ -13,7 +13,7 @@ ended and it does not come back. How soon depends on what the holder does meanwh
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -69,6 +69,8 @@ class RebalanceLocks:
         self._clock = clock
         self._lease = lease
         self._groups: dict[str, dict[Hashable, _Lease]] = {}
+        #: Whether locks are this broker's to grant: in a group, the leader's that surely is the only one.
+        self.may_grant: Callable[[], bool] = lambda: True
 
     def lock(self, group: str, client_id: str, queues: Iterable[Q], *, lost_with_connection: bool = False) -> list[Q]:
         """Take or renew locks.
@@ -77,6 +79,8 @@ class RebalanceLocks:
         :param lost_with_connection: the client does without them while it has no connection.
         :returns: those that ``client_id`` holds now, in the order asked.
         """
+        if not self.may_grant():
+            return []
         now = self._clock.monotonic()
         held = self._groups.setdefault(group, {})
         got: list[Q] = []
@@ -123,6 +127,10 @@ class RebalanceLocks:
         """The client whose lock on the queue is alive."""
         lease = self._groups.get(group, {}).get(queue)
         return None if lease is None or self._clock.monotonic() > lease.end(self._lease) else lease.client_id
+
+    def forget_all(self) -> None:
+        """Others grant locks from now on; those here would be in their owners' way when this broker does again."""
+        self._groups.clear()
 
     def forget_expired(self) -> None:
         """Drop locks nobody renewed, so that groups that are gone take no memory."""

@@ -210,6 +210,11 @@ class MetadataSync:
         """This broker was the master until now: the progress here is what there is."""
         self._led_at = self._clock.monotonic()
 
+    @property
+    def has_heard(self) -> bool:
+        """Whether the progress here is that of its group, whenever that was: while nobody leads it stays as it is."""
+        return self._whole is not None or self._led_at is not None
+
     def has_progress(self, within: float) -> bool:
         """Whether the progress here was that of its group so many seconds ago, or less."""
         since = self._clock.monotonic() - within

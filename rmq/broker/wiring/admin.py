@@ -22,6 +22,7 @@ from rmq.broker.admin.statistics import StatisticsAdmin
 from rmq.broker.admin.topic import TopicAdmin
 from rmq.broker.lane.send_back import SendBack
 from rmq.broker.parts import Counted, Ground, Members, Tables
+from rmq.broker.raft.passing import PassOn
 from rmq.broker.replication.takeover import BesideTables
 from rmq.broker.roles.change import Roles
 from rmq.broker.wiring.front import Front
@@ -41,19 +42,21 @@ def make_handlers(
     roles: Callable[[], Roles],
     access: AccessControl | None,
     group: Callable[[], GroupInfo | None],
+    pass_on: PassOn | None,
 ) -> tuple[object, ...]:
     """What the router serves whatever the broker's role is.
 
     :param roles: what the broker is now.
     :param access: None while access control is off.
     :param group: how the group is that elects its master; None where there is none.
+    :param pass_on: asks its leader; None where there is none.
     """
     settings, store, clock = ground.settings, ground.store, ground.world.clock
     topics, groups, offsets = tables.topics, tables.groups, tables.offsets
     consumers, producers, stats = members.consumers, members.producers, counted.stats
     modes, delays, forgetting = beside
     lookup = Lookup(store, front.limits)
-    offset_admin = OffsetAdmin(offsets, topics, store, lookup, delays)
+    offset_admin = OffsetAdmin(offsets, topics, store, lookup, delays, pass_on)
     return (
         front.lane,
         front.delivery,

@@ -43,6 +43,8 @@ class KeptLocks:
         self._clock = instance.world.clock
         self._locks = QueueLocks(instance, group)
         self._kept: dict[MessageQueue, ProcessQueue] = {}
+        #: The master that each lock was asked of last.
+        self._at: dict[MessageQueue, str | None] = {}
         #: Topics with queues whose locks somebody else has: said once while it lasts.
         self._refused: set[str] = set()
         self._again: asyncio.Task[None] | None = None
@@ -51,12 +53,14 @@ class KeptLocks:
     def start(self) -> None:
         self._tasks.every(_RENEWAL, self.renew, "locks")
         self._instance.remoting.on_close.append(self._connection_lost)
+        self._instance.on_moved.append(self._masters_moved)
 
     def stop(self) -> None:
         """Ask for nothing more that was refused; what is kept is renewed until it is given back."""
         self._stopped = True
         if self._connection_lost in self._instance.remoting.on_close:
             self._instance.remoting.on_close.remove(self._connection_lost)
+            self._instance.on_moved.remove(self._masters_moved)
 
     async def ask(self, topic: str, queues: list[MessageQueue]) -> list[MessageQueue]:
         """Ask for the locks of queues that are to be ours. :returns: those we have; the others are asked for again."""
@@ -80,6 +84,7 @@ class KeptLocks:
     def forget(self, queue: MessageQueue) -> None:
         """A queue is no longer ours: its lock is not renewed; :meth:`give_back` is for when its last call has ended."""
         self._kept.pop(queue, None)
+        self._at.pop(queue, None)
 
     async def give_back(self, queues: list[MessageQueue], *, wait: bool = False) -> None:
         await self._locks.unlock(queues, wait=wait)
@@ -100,6 +105,7 @@ class KeptLocks:
 
     def _mark(self, pq: ProcessQueue, asked: float) -> None:
         pq.locked = True
+        self._at[pq.queue] = self._instance.routes.master_addr(pq.queue.broker_name)
         pq.last_lock = asked
         pq.last_lock_ms = self._clock.now_ms()
 
@@ -135,5 +141,13 @@ class KeptLocks:
         """Without a connection our locks are not ours for long (broker/groups/locks.py): nothing is begun on them."""
         for queue, pq in self._kept.items():
             if pq.locked and self._instance.routes.master_addr(queue.broker_name) == conn.address:
+                pq.locked = False
+                self._ask_again()
+
+    def _masters_moved(self) -> None:
+        """Locks are their master's: another one knows nothing of them, and grants them to whoever comes first."""
+        for queue, pq in self._kept.items():
+            master = self._instance.routes.master_addr(queue.broker_name)
+            if pq.locked and master is not None and master != self._at.get(queue):
                 pq.locked = False
                 self._ask_again()
