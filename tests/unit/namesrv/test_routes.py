@@ -346,6 +346,20 @@ def test_who_takes_another_id_gets_its_old_place_back_from_nobody() -> None:
     assert table.returned() == []
 
 
+def test_who_takes_another_id_leaves_its_place_to_whom_it_had_it_from() -> None:
+    """A leader that is cut off says once more that it leads, when the next one does already."""
+    table = RouteTable()
+    table.register(registration(A, topic("T")), "c1", 0.0)
+    table.register(registration(B, topic("T"), counter=2), "c2", 1.0)
+    table.register(registration(A, topic("T"), counter=3), "c1", 2.0)
+    assert addrs(table, "T") == {"broker-a": {0: A}}
+    table.register(registration(A, broker_id=1, counter=4), "c1", 3.0)
+    assert addrs(table, "T") == {"broker-a": {0: B, 1: A}}
+    assert table.returned() == [("broker-a", B)]
+    assert table.close("c2") == [B]
+    assert addrs(table, "T") == {"broker-a": {1: A}}
+
+
 def test_a_broker_that_moves_is_no_other_one() -> None:
     table = RouteTable()
     table.register(registration(A, topic("T")), "c1", 0.0)
