@@ -9,6 +9,9 @@ from rmq.runtime.world import Offload
 
 __all__ = ["cut", "load_slots", "take_back"]
 
+#: Bytes of entries that are taken away in one write.
+_ZEROED = 1 << 20
+
 
 async def load_slots(offload: Offload, file: IndexFile) -> None:
     """Have the slots of a file in memory, as they are on disk."""
@@ -57,7 +60,12 @@ async def cut(files: IndexFiles, writer: IndexWriter, to: int) -> None:
         if file in files.unsealed:
             files.unsealed.remove(file)
         await writer.write_entries(file)
+        end = file.entry_position(file.count)
         await take_back(offload, file, to)
+        # A start after a kill looks for entries behind those that the header tells of: these must not come back.
+        for position in range(file.entry_position(file.count), end, _ZEROED):
+            await offload(shared.file.pwrite, bytes(min(_ZEROED, end - position)), position)
+        await offload(shared.file.datasync)
         slots = file.slots_now()
         for number in range(file.slot_pieces()):
             size, position = file.piece(number)

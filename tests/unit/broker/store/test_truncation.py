@@ -265,3 +265,32 @@ def test_an_index_that_is_not_checked_yet_loses_the_keys_of_what_is_cut(keep: in
         await other.stop()
 
     run(main())
+
+
+@pytest.mark.parametrize("power", [False, True], ids=["killed", "without power"])
+def test_a_kill_after_a_cut_brings_no_keys_back_of_what_was_cut(power: bool) -> None:
+    """What has come instead has not been written to the index yet, and has its place where the old entries were."""
+
+    async def main() -> None:
+        simulation = Simulation(1)
+        machine = simulation.node("a")
+        store, other = await opened(machine.world, small()), await opened(world(2), small())
+        starts = send(store, range(COUNT))
+        assert store.index is not None
+        await store.index.writer.write()
+        await store.truncate(starts[101])
+        send(other, range(101))
+        for one in (store, other):
+            send(one, range(108, COUNT + 7), body=7)
+        store.flusher.request()
+        await eventually(lambda: store.flusher.flushed == store.log.end)
+        killed = store
+        if power:
+            machine.disk.power_cut()
+        store = await opened(simulation.kill(machine), small())
+        await die(killed)
+        assert await seen(store) == await seen(other)
+        await store.stop()
+        await other.stop()
+
+    run(main())
