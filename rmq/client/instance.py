@@ -172,6 +172,7 @@ class ClientInstance:
         #: What all clients of a process know together that come as the same: one of them tells of a broker.
         self.outages = outages or Outages()
         self.remoting.on_close.append(self.beats.lost)
+        self.remoting.on_close.append(self._master_lost)
         self.name_servers = NameServers(
             world, self.remoting, parse_addresses(settings.namesrv or ""), settings.unit_name
         )
@@ -470,6 +471,11 @@ class ClientInstance:
             self.beats.soon(0.0)
         elif self.producers or self.consumers:
             self.beats.soon()
+
+    def _master_lost(self, conn: Conn) -> None:
+        """Another one may lead by now: the next send of each topic that it had asks first. One that is oneway would not
+        learn of it by itself."""
+        self.routes.doubt(conn.address)
 
     def _topic_grown(self, topic: str) -> None:
         """Its new queues are read from at once, not when the next rebalance has its turn."""

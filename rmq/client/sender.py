@@ -33,6 +33,7 @@ from rmq.protocol.errors import (
     ResponseError,
     RMQError,
     TooManyRequests,
+    TransportError,
     WrongType,
 )
 from rmq.runtime.aside import logger
@@ -377,6 +378,9 @@ class Sender:
             if place is not None:
                 place.leave()
         except Exception as error:
+            if isinstance(error, TransportError):
+                # It is not sent again, but the next one is to find whoever leads by now.
+                instance.routes.doubted.add(send.topic)
             await self._left(attempts, error)
             raise
         await self._left(attempts)

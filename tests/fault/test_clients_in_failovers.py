@@ -131,6 +131,21 @@ async def test_each_send_ends_once_and_what_was_acknowledged_is_there() -> None:
 
 
 @in_virtual_time
+async def test_messages_oneway_find_the_leader_after_one_that_is_killed() -> None:
+    """Nothing answers them: the end of the connection is what tells."""
+    async with GroupCluster(seed=1) as cluster, Producer("oneway", namesrv=cluster.namesrv_addr) as producer:
+        await cluster.led_by()
+        await producer.send(Message("Topic", b"first"))
+        await change(cluster, "kill")
+        for number in range(10):
+            with suppress(RMQError):
+                await producer.send_oneway(Message("Topic", b"%d" % number))
+        await cluster.alike()
+        bodies = await cluster.bodies(cluster.names[0], "Topic")
+        assert set(bodies) == {b"first", *(b"%d" % number for number in range(10))}
+
+
+@in_virtual_time
 async def test_transactions_end_as_they_were_decided() -> None:
     """Ends get lost with the leader that was told, and the next one asks."""
     settings = {"transactionTimeOut": "1000", "transactionCheckInterval": "1000"}

@@ -40,7 +40,8 @@ class Routes:
         self.publish: dict[str, PublishInfo] = {}
         #: Broker name -> broker id -> address.
         self.broker_addrs: dict[str, dict[int, str]] = {}
-        #: Topics whose last send got no answer in its time: the next one asks first who takes its messages now.
+        #: Topics whose last send got no answer in its time, or whose master's connection is gone: the next send asks
+        #: first who takes its messages now.
         self.doubted: set[str] = set()
 
     def take(self, topic: str, route: TopicRouteData, *, own: bool) -> bool:
@@ -122,6 +123,12 @@ class Routes:
             return []
         there = {broker.broker_name for broker in route.broker_datas if 0 in broker.broker_addrs}
         return sorted({data.broker_name for data in route.queue_datas if data.perm & PERM_WRITE} - there)
+
+    def doubt(self, address: str) -> None:
+        """Somebody else may be the master in place of that one."""
+        names = {name for name, addrs in self.broker_addrs.items() if addrs.get(0) == address}
+        if names:
+            self.doubted.update(topic for topic, info in self.publish.items() if info.brokers & names)
 
     def subscribe_queues(self, topic: str) -> list[MessageQueue] | None:
         """The queues of a topic for consumers; None when it has no route yet."""
