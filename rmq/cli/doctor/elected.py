@@ -11,6 +11,8 @@ __all__ = ["of_elected"]
 
 #: Bytes that a member may lack of a log that is written to.
 _MUCH = 64 << 20
+#: Seconds: a member that follows answers heartbeats, at most 12 s apart (``raftElectionTimeout``).
+_SILENT = 15
 
 
 def of_elected(name: str, said: Mapping[int, tuple[str, GroupInfo | None]]) -> Iterator[Finding]:
@@ -102,11 +104,20 @@ def _troubles(term: int, told: Mapping[str, GroupInfo]) -> Iterator[Finding]:
 
 def _of_leader(where: str, leader: GroupInfo) -> Iterator[Finding]:
     away = [one for one in leader.members if not one.connected and one.trouble is None]
-    here = 1 + sum(one.connected and one.counted for one in leader.members)
+    silent = [
+        one for one in leader.members if one.connected and one.trouble is None and (one.heard or 0) >= _SILENT * 1000
+    ]
+    here = 1 + sum(one.connected and one.counted and one not in silent for one in leader.members)
     spare = here - ((len(leader.members) + 1) // 2 + 1)
+    rest = "one more, and nobody leads" if spare == 0 else f"{spare + 1} more, and nobody leads"
     for one in away:
-        rest = "one more, and nobody leads" if spare == 0 else f"{spare + 1} more, and nobody leads"
         yield judged(spare <= 0, where, f"the member {one.id} ({one.addr}) is away: {rest}", f"start {one.id}")
+    for one in silent:
+        what = (
+            f"the member {one.id} ({one.addr}) takes connections and has said nothing for {(one.heard or 0) // 1000} s"
+        )
+        do = "its process stands still, or its answers do not come through: look at its machine, and start it anew"
+        yield judged(spare <= 0, where, f"{what}: {rest}", do)
     for one in leader.members:
         if one.trouble is not None:
             yield judged(
@@ -120,7 +131,7 @@ def _of_leader(where: str, leader: GroupInfo) -> Iterator[Finding]:
                 what,
                 "wait, and stop no other member meanwhile: mqadmin haStatus shows how far it is",
             )
-        elif one.connected:
+        elif one.connected and one not in silent:
             yield from _lag(where, one)
     preferred = leader.preferred
     if preferred is not None and leader.me not in preferred.split(";"):

@@ -204,6 +204,8 @@ REST = (seen("n1"), seen("n2"))
         ([seen("n0", "leader", UP[0], other("n2", behind=65 << 20)), *REST], False,
          "the member n2 is 65 MiB behind"),
         ([seen("n0", "leader", UP[0], other("n2")), *REST], True, "has not said yet how far its log goes"),
+        ([seen("n0", "leader", UP[0], replace(UP[1], heard=20_900)), *REST], True,
+         "the member n2 (n2:40911) takes connections and has said nothing for 20 s: one more, and nobody leads"),
         ([seen("n0", "leader", UP[0], replace(AWAY, trouble="no")), *REST], True,
          "the member n2 does not take it: no"),
         ([seen("n0", "leader", UP[0], replace(UP[1], counted=False)), *REST], True,
