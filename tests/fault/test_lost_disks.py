@@ -92,6 +92,10 @@ async def test_it_begins_where_the_leaders_log_does_beside_traffic(restarted: bo
         await running
         await cluster.alike()
         assert load.acknowledged <= set(await cluster.bodies(wiped, "Topic"))
+        await cluster.kill(wiped)  # it knows of which term its log is, that has no beginning
+        await cluster.begin(wiped)
+        await eventually(lambda: cluster.driver(wiped).leader, 10)
+        await cluster.alike()
 
 
 @in_virtual_time
@@ -183,10 +187,36 @@ async def test_a_log_whose_folder_raft_is_gone_is_not_taken_for_the_groups() -> 
         files = cluster.simulation.nodes[name].files
         for one in files.list("/store/raft"):
             files.unlink(f"/store/raft/{one}")
-        await cluster.begin(name)
-        await eventually(lambda: cluster.driver(name).parted, 10)
-        assert "start it with an empty store" in str(cluster.driver(name).parted)
-        assert cluster.members[name].store.log.end > 0
+        for _ in range(2):  # another start does not have it forget
+            await cluster.begin(name)
+            await eventually(lambda: cluster.driver(name).parted, 10)
+            assert "start it with an empty store" in str(cluster.driver(name).parted)
+            assert cluster.members[name].store.log.end > 0
+            await asyncio.sleep(1)
+            await cluster.kill(name)
+
+
+@in_virtual_time
+async def test_a_member_that_was_away_for_longer_than_messages_are_kept_keeps_its_log_and_says_so() -> None:
+    async with GroupCluster(seed=14, settings={"mappedFileSizeCommitLog": "65536"}) as cluster:
+        leader = await cluster.led_by()
+        await sent(cluster)
+        await cluster.alike()
+        away = next(name for name in cluster.names if name != leader)
+        end = cluster.members[away].store.log.end
+        await cluster.kill(away)
+        async with Producer("large", namesrv=cluster.namesrv_addr) as producer:
+            for _ in range(80):
+                await producer.send(Message("Large", bytes(2000)))
+        await asyncio.sleep(1)
+        for app in cluster.members.values():
+            assert await app.store.log.remove_first()
+            assert app.store.log.start > end
+        await asyncio.sleep(1)
+        await cluster.begin(away)
+        await eventually(lambda: cluster.driver(away).parted, 10)
+        assert "lacks what the others have deleted already" in str(cluster.driver(away).parted)
+        assert cluster.members[away].store.log.end == end
 
 
 @pytest.mark.parametrize("seed", range(max(3, round(300 * _TORTURE))))

@@ -209,3 +209,27 @@ async def test_what_was_noted_as_committed_is_taken_back_by_nobody_after_a_start
         await eventually(lambda: driver.parted)
         assert f"takes back what is committed: the log from {place} up to {end}" in str(driver.parted)
         assert cluster.members[other].store.log.end == end
+
+
+@in_virtual_time
+async def test_what_is_committed_within_a_record_is_seen_with_the_rest_of_it() -> None:
+    """A member that catches up hears of more than it has, and its spans end within records."""
+    async with GroupCluster(seed=10) as cluster:
+        leader = await cluster.led_by()
+        away = next(name for name in cluster.names if name != leader)
+        await cluster.kill(away)
+        async with Producer("large", namesrv=cluster.namesrv_addr) as producer:
+            for _ in range(4):
+                await producer.send(Message("Topic", cluster.simulation.random.randbytes(1_500_000)))
+        await cluster.begin(away)
+        seen: list[int] = []
+        cluster.driver(away).log.on_committed.append(seen.append)
+        await cluster.alike()
+        store = cluster.members[away].store
+        ends = {queue.max_phys for queue in store.queues}
+        for queue in store.queues:
+            data = await store.queues.entries_cold(queue, queue.min, queue.next - queue.min)
+            places = [(data[at : at + 8], data[at + 8 : at + 12]) for at in range(0, len(data), 20)]
+            ends |= {int.from_bytes(offset, "big") + int.from_bytes(size, "big") for offset, size in places}
+        assert len(seen) > 3
+        assert set(seen) <= ends
