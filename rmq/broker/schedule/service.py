@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 
 from rmq.broker.delays import DelayLevels
@@ -68,7 +68,7 @@ class ScheduleService:
         self._world = world
         self._steady = steady if steady is not None else SteadyClock(world.clock)
         self._steady.on_step.append(self._stepped)
-        self._shifts = {level: Shifts() for level in range(1, levels.max_level + 1)}
+        self._shifts: defaultdict[int, Shifts] = defaultdict(Shifts)
         self._store = store
         #: Told the messages of each delivery.
         self.on_delivered: Callable[[list[Put]], None] = lambda puts: None
@@ -128,7 +128,7 @@ class ScheduleService:
         self._durable.aside.clear()
         for level, index in held:
             queue = self._store.queues.get(SCHEDULE_TOPIC, level - 1)
-            if level > self.levels.max_level or queue is None:
+            if queue is None:
                 continue
             if queue.min <= index < self.offsets.get(level):
                 self._durable.aside.add((level, index))
@@ -165,18 +165,24 @@ class ScheduleService:
     def _stepped(self) -> None:
         """The wall clock was set: what is stored from now on is told apart from what was stored before."""
         offset = self._steady.offset()
-        for level, shifts in self._shifts.items():
+        for level in self._used():
+            shifts = self._shifts[level]
             queue = self._store.queues.get(SCHEDULE_TOPIC, level - 1)
             shifts.begin(0 if queue is None else queue.next, offset)
 
     def waiting(self) -> list[tuple[int, int]]:
         """(delay level, messages that wait in it), of every level that was ever used."""
         found = []
-        for level in range(1, self.levels.max_level + 1):
+        for level in self._used():
             queue = self._store.queues.get(SCHEDULE_TOPIC, level - 1)
             if queue is not None:
                 found.append((level, max(0, queue.visible - self.offsets.get(level))))
         return found
+
+    def _used(self) -> list[int]:
+        """The levels that there are, and those that are named no longer: what waits in them is delivered, too."""
+        used = {queue.id + 1 for queue in self._store.queues.all(SCHEDULE_TOPIC)}
+        return sorted(used.union(range(1, self.levels.max_level + 1)))
 
     def start(self) -> None:
         self.tasks.serve(self._run(), "deliver")
@@ -243,7 +249,7 @@ class ScheduleService:
         """Look at every level once; seconds until there is something to do, or None when nothing waits."""
         await self._try_again()
         pause = self._aside.pause()
-        for level in range(1, self.levels.max_level + 1):
+        for level in self._used():
             queue = self._store.queues.get(SCHEDULE_TOPIC, level - 1)
             if queue is None or queue.visible <= self.offsets.get(level):
                 continue
@@ -291,7 +297,7 @@ class ScheduleService:
         shifts = self._shifts[level]
         due = shifts.due(index, int.from_bytes(entry[12:20], "big", signed=True))
         latest = self._steady.now_ms() + self.levels.delay(level)
-        if due > latest:
+        if due > latest and level <= self.levels.max_level:  # how long others wait is not known any more
             # Stored before this start by a clock that was ahead, or when the level was longer.
             shifts.cap(queue.next, latest)
             due = shifts.due(index, due)

@@ -277,6 +277,21 @@ def test_what_is_delivered_is_found_by_as_many_keys_as_what_is_read_from_the_log
     scenario(check)
 
 
+def test_a_level_that_is_named_no_longer_is_delivered_all_the_same() -> None:
+    """Another member of the group has led that names more, or the setting was made shorter."""
+
+    async def check(node: SimNode, broker: Broker) -> None:
+        begin = node.clock.now_ms()
+        broker.delay(10)
+        broker.delay(2_000_000)  # a queue that no broker makes
+        assert broker.service.waiting()[-2:] == [(10, 1), (2_000_000, 1)]
+        await asyncio.sleep(200)
+        assert [at - begin >= LEVELS.delay(10) for at in broker.arrivals["T", 2]] == [True, True]
+        assert broker.service.waiting()[-2:] == [(10, 0), (2_000_000, 0)]
+
+    scenario(check)
+
+
 def test_rebuild_refuses_what_is_no_record() -> None:
     def never(topic: str, queue_id: int) -> Queue:
         raise AssertionError
