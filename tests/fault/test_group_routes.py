@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from rmq.aio import Producer
+from rmq.aio import AdminClient, Producer
+from rmq.client.admin.nameservers import ORDER_TOPIC_CONFIG
 from rmq.client.message import Message
 from rmq.namesrv.app import NamesrvApp
 from rmq.protocol.errors import RMQError
@@ -43,6 +44,24 @@ async def test_every_name_server_names_the_next_leader_within_a_second() -> None
             await eventually(lambda: {master_in(one) for one in cluster.namesrvs} == wanted, 1)  # noqa: B023
             await cluster.begin(leader)
             await asyncio.sleep(3)
+        await producer.shutdown()
+
+
+@in_virtual_time
+async def test_a_topic_in_order_is_one_with_the_next_leader() -> None:
+    """That is the name servers' configuration, and in no log: each member is told of it when it registers."""
+    async with GroupCluster(seed=23) as cluster, AdminClient(namesrv=cluster.namesrv_addr) as admin:
+        producer = await begun(cluster)
+        (await admin.put_kv_config(ORDER_TOPIC_CONFIG, TOPIC, "group:2")).whole()
+        leader = await cluster.led_by()
+        await eventually(lambda: cluster.members[leader].topics.is_order(TOPIC), 40)
+        away = next(name for name in cluster.names if name != leader)
+        await cluster.kill(away)
+        await cluster.begin(away)
+        await cluster.alike()
+        await cluster.kill(leader)
+        heir = await cluster.led_by()
+        await eventually(lambda: cluster.members[heir].topics.is_order(TOPIC), 2)
         await producer.shutdown()
 
 
