@@ -120,8 +120,8 @@ class Registrar:
         self._broker_addr = broker_addr
         self._ha_addr = ha_addr
         self._broker_id = broker_id
-        #: Whether nobody else can be the master by now: one that has a successor, and has not heard of it, would take its
-        #: place at the name servers, and leave that empty.
+        #: Whether nobody else can be the master by now: one that has a successor, and has not heard of it, would take
+        #: its place at the name servers, and leave that empty.
         self.surely_leads: Callable[[], bool] = lambda: True
         self.tasks = TaskOwner("registration")
         self._links: dict[str, _Link] = {}
