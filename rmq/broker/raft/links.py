@@ -186,6 +186,11 @@ class Links:
         """Those to whom there is a connection."""
         return [one for one, link in self._out.items() if link.open]
 
+    @property
+    def answering(self) -> list[str]:
+        """Those of them that have said something over it."""
+        return [one for one, link in self._out.items() if link.answers]
+
     async def _connect(self, one: str) -> None:
         host, port = self._peers.at[one]
         trouble = Trouble(self._world.clock, log, f"connecting to {one} of the group", "it is tried again")

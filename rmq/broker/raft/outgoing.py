@@ -57,6 +57,11 @@ class Outgoing(asyncio.Protocol):
     def open(self) -> bool:
         return self._transport is not None
 
+    @property
+    def answers(self) -> bool:
+        """Whether the other side has said anything: the system takes connections for a process that stands still."""
+        return self._transport is not None and self._spoken
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its classes
         if self.ended.done():

@@ -87,7 +87,7 @@ class GroupView:
                 found.role = _NAMES.get(node.role, node.role.value)
             found.leader, found.committed = driver.leader, node.commit
         followers = {} if node is None else node.followers(self._clock.monotonic())
-        connected = links.connected
+        connected = links.answering
         for one in peers.members.others:
             member = GroupMember(id=one, addr=self._listens(one), connected=one in connected)
             member.broker, member.trouble = links.brokers.get(one), links.refused_by.get(one)
@@ -131,7 +131,7 @@ class GroupView:
         return SlaveStatus(
             end,
             self.leader_address,
-            connected=driver.leader in links.connected,
+            connected=driver.leader in links.answering,
             trouble=trouble,
             received=driver.log.taken,
             last_read_ms=driver.heard_ms,
@@ -177,7 +177,7 @@ class GroupView:
             return None
         if why == _NO_LEADER:
             members = self._peers.members
-            away = [one for one in members.others if one not in links.connected]
+            away = [one for one in members.others if one not in links.answering]
             who = f"{', '.join(away)} not connected" if away else "all members are connected, and their logs say why"
             why += f": {who}; {members.majority} of {len(members.voters)} have to hear each other"
         return why

@@ -136,3 +136,26 @@ async def test_a_member_that_takes_what_it_missed_is_not_ready_yet() -> None:
         assert app.store.log.end > 3_000_000
         # It is behind for a moment, as any: that is no reason.
         assert group.view.lacks(3 << 20) is None
+
+
+@in_virtual_time
+async def test_a_member_that_takes_connections_and_says_nothing_is_not_connected() -> None:
+    """The system takes them for a process that stands still, and the alert for a member that is away has to fire."""
+    async with GroupCluster(seed=41) as cluster:
+        leader = await cluster.led_by()
+        still = next(name for name in cluster.names if name != leader)
+        await asyncio.sleep(3)
+        assert (await told(cluster, leader))[f"member_connected {still}"] == 1
+        group = cluster.members[still].group
+        assert group is not None
+        assert group.member is not None
+        links = group.member.links
+        for link in list(links._in):
+            link.close()
+        links.introduced = links.heard = lambda *_: None  # type: ignore[assignment, method-assign]
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr("rmq.broker.raft.incoming.Incoming.data_received", lambda *_: None)
+            await asyncio.sleep(10)
+            for _ in range(20):
+                await asyncio.sleep(0.25)
+                assert (await told(cluster, leader))[f"member_connected {still}"] == 0
