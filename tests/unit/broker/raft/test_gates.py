@@ -233,3 +233,36 @@ async def test_what_is_committed_within_a_record_is_seen_with_the_rest_of_it() -
             ends |= {int.from_bytes(offset, "big") + int.from_bytes(size, "big") for offset, size in places}
         assert len(seen) > 3
         assert set(seen) <= ends
+
+
+@in_virtual_time
+async def test_who_begins_anew_within_a_record_has_the_whole_ones_before_it() -> None:
+    """It is elected for these, and counted for these."""
+    async with GroupCluster(seed=11) as cluster:
+        leader = await cluster.led_by()
+        away = next(name for name in cluster.names if name != leader)
+        await cluster.kill(away)
+        async with Producer("large", namesrv=cluster.namesrv_addr) as producer:
+            for _ in range(4):
+                await producer.send(Message("Topic", cluster.simulation.random.randbytes(1_500_000)))
+        await cluster.begin(away)
+        driver, store = cluster.driver(away), cluster.members[away].store
+        append, refused = store.append_raw, []
+
+        def refuses(offset: int, data: bytes, **named: Any) -> None:
+            if offset >= 1 << 20:
+                refused.append(offset)
+                store.append_raw = append  # type: ignore[method-assign]
+                cluster.isolate(away)
+                raise OSError(5, "Input/output error")
+            append(offset, data, **named)
+
+        store.append_raw = refuses  # type: ignore[method-assign]
+        await eventually(lambda: refused and driver.node is None, 5)
+        (within,) = refused
+        assert store.log.end == within
+        await eventually(lambda: driver.node, 3)
+        assert driver.node is not None
+        assert store.log.end == driver.node.path.end < within
+        cluster.simulation.net.heal()
+        await cluster.alike()

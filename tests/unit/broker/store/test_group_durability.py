@@ -39,6 +39,16 @@ def test_who_waits_too_long_hears_so_and_nobody_sees_it_for_that() -> None:
     assert durability.visible == 0
 
 
+def test_what_was_committed_stays_so_whatever_is_said_later() -> None:
+    durability = GroupDurability()
+    durability.begin(0)
+    durability.show(0, [])
+    durability.on_appended(60, [])
+    durability.on_committed(50)
+    assert durability.on_committed(30) == []
+    assert (durability.visible, durability.replicated) == (50, 50)
+
+
 def test_what_is_cut_away_is_refused() -> None:
     durability = GroupDurability()
     durability.begin(0)
