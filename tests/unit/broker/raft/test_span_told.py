@@ -245,6 +245,9 @@ def test_the_last_of_several_answers_is_sent() -> None:
         answering.send("c", first)
         answering.send("c", TimeoutNow(3, "b"))
         assert sent[1:] == [("a", first), ("a", rejected), ("a", second), ("c", first), ("c", TimeoutNow(3, "b"))]
+        # Who is behind hears of the later term at once: nothing that comes after it takes its place.
+        answering.send("a", AppendReply(4, "b"))
+        assert sent.pop() == ("a", AppendReply(4, "b"))
         answering.send("a", first)
         answering.drop()
         answering.send("c", TimeoutNow(3, "b"))
