@@ -17,8 +17,9 @@ pytest_plugins = ["pytester"]
 #: What a run within this process imports, it forgets at its end, and the next one would get another copy.
 _LOADED = (App, Producer, PushConsumer, TransactionProducer, aio, BlockingCluster, BlockingSimCluster, SimCluster)
 
-#: What a user has beside the plugin; a warning is an error in his run, too.
-HOW = ("-p", "no:cacheprovider", "-W", "error")
+#: What a user has beside the plugin; a warning is an error in his run, too. That rmq is imported already is so in ours
+#: alone, and is told where pytest was started by its script.
+HOW = ("-p", "no:cacheprovider", "-W", "error", "-W", "ignore:Module already imported so cannot be rewritten")
 ASYNCIO = ("-o", "asyncio_default_fixture_loop_scope=function")
 
 BLOCKING = """
