@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from rmq.raft.members import Members
 from rmq.raft.messages import Append, AppendReply, Install
 from rmq.raft.position import Position, TermPath
 
-__all__ = ["Leading", "Progress"]
+__all__ = ["Follower", "Leading", "Progress"]
+
+
+class Follower(NamedTuple):
+    """How another member looks to its leader."""
+
+    #: It has the log up to here, stored; None before it has said so in this term.
+    match: Position | None
+    #: Seconds since it was asked what it has answered last.
+    silent: float
+    #: Whether it is counted: not while it has lost its disk and lacks something still.
+    counted: bool
 
 
 class Progress:
@@ -144,6 +156,13 @@ class Leading:
         progress.next = nearest if progress.match is None else max(nearest, progress.match)
         progress.found = False
         return self.heartbeat(reply.source, commit)
+
+    def followers(self, now: float) -> dict[str, Follower]:
+        """How each other member looks from here."""
+        return {
+            one: Follower(progress.match, now - progress.heard, not progress.returning)
+            for one, progress in self.progress.items()
+        }
 
     # -- deciding
 

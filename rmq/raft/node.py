@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from rmq.protocol.errors import ReplicationError
 from rmq.raft.effects import Became, Begin, Commit, Cut, Effect, Reset, Role, Save, Send, Write
-from rmq.raft.leading import Leading
+from rmq.raft.leading import Follower, Leading
 from rmq.raft.members import Members
 from rmq.raft.messages import Admit, Append, AppendReply, Install, Message, TimeoutNow, VoteReply, VoteRequest
 from rmq.raft.position import LogsParted, Position, TermPath
@@ -57,8 +57,8 @@ class RaftNode:
         #: leader's up to ``_same``.
         self._stored = path.last
         self._same: Position | None = None
-        #: The latest that the leader has asked.
-        self._asked_at = 0
+        #: The latest ``asked`` of this leader that has come: the answers give it back.
+        self._latest_asked = 0
         self._leading: Leading | None = None
         self._votes: set[str] = set()
         self._draw = draw
@@ -97,17 +97,9 @@ class RaftNode:
         }
         return max(places, key=lambda one: places[one], default=None)
 
-    def followers(self, now: float) -> dict[str, tuple[Position | None, float, bool]]:
-        """What a leader knows of each other: up to where it has the log, the seconds since it was heard, and whether it
-        is counted, which one is not that has lost its disk and lacks something still.
-        """
-        leading = self._leading
-        if leading is None:
-            return {}
-        return {
-            one: (progress.match, now - progress.heard, not progress.returning)
-            for one, progress in leading.progress.items()
-        }
+    def followers(self, now: float) -> dict[str, Follower]:
+        """What a leader knows of each other member; nothing where this one does not lead."""
+        return {} if self._leading is None else self._leading.followers(now)
 
     def surely_leads(self, now: float) -> bool:
         """Whether nobody else can lead: so many have heard of this one so lately that no other is elected yet."""
@@ -163,20 +155,19 @@ class RaftNode:
         if message.source in self.members.others and self._is_of_this_term(message, now):
             match message:
                 case VoteRequest():
-                    self._asked(message, now)
+                    self._on_vote_request(message, now)
                 case VoteReply():
-                    self._answered(message, now)
+                    self._on_vote_reply(message, now)
                 case Append():
-                    self._take(message, now)
+                    self._on_append(message, now)
                 case Install():
-                    self._install(message, now)
+                    self._on_install(message, now)
                 case AppendReply():
-                    self._hear(message, now)
+                    self._on_append_reply(message, now)
                 case Admit():
-                    self._admitted(message)
+                    self._on_admit(message)
                 case TimeoutNow():
-                    if self.votes and self.role is Role.FOLLOWER:
-                        self._campaign(now, told=True)
+                    self._on_timeout_now(now)
         return self._taken()
 
     def appended(self, end: int) -> None:
@@ -278,7 +269,7 @@ class RaftNode:
             self.term, self.vote = term, None
             self._save()
             self._same = None
-            self._asked_at = 0
+            self._latest_asked = 0
         self._become(Role.FOLLOWER, leader)
         self._rest(now)
 
@@ -303,18 +294,18 @@ class RaftNode:
     def _ask_around(self, now: float) -> None:
         """Would I be elected? A member that was cut off comes back without a higher term than the others have."""
         self._become(Role.PRE_CANDIDATE, None)
-        self._ask(VoteRequest(self.term + 1, self.members.me, self._stored, True), now)
+        self._request_votes(VoteRequest(self.term + 1, self.members.me, self._stored, True), now)
 
     def _campaign(self, now: float, *, told: bool = False) -> None:
         self.term += 1
         self.vote = self.members.me
         self._same = None
-        self._asked_at = 0
+        self._latest_asked = 0
         self._save()
         self._become(Role.CANDIDATE, None)
-        self._ask(VoteRequest(self.term, self.members.me, self._stored, False, told), now)
+        self._request_votes(VoteRequest(self.term, self.members.me, self._stored, False, told), now)
 
-    def _ask(self, request: VoteRequest, now: float) -> None:
+    def _request_votes(self, request: VoteRequest, now: float) -> None:
         self._rest(now)
         self._votes = {self.members.me}
         if len(self._votes) >= self.members.majority:
@@ -341,7 +332,7 @@ class RaftNode:
             self._send(one, leading.first(one, self.commit))
         self._count()
 
-    def _asked(self, request: VoteRequest, now: float) -> None:
+    def _on_vote_request(self, request: VoteRequest, now: float) -> None:
         members = self.members
         free = request.term > self.term if request.pre else self.vote in (None, request.source)
         granted = self.votes and free and request.last >= self._stored
@@ -353,13 +344,17 @@ class RaftNode:
         term = request.term if granted else self.term
         self._send(request.source, VoteReply(term, members.me, granted, request.pre))
 
-    def _answered(self, reply: VoteReply, now: float) -> None:
-        asked = Role.PRE_CANDIDATE if reply.pre else Role.CANDIDATE
+    def _on_vote_reply(self, reply: VoteReply, now: float) -> None:
+        asking = Role.PRE_CANDIDATE if reply.pre else Role.CANDIDATE
         term = self.term + 1 if reply.pre else self.term
-        if reply.granted and self.role is asked and reply.term == term and reply.source in self.members.voters:
+        if reply.granted and self.role is asking and reply.term == term and reply.source in self.members.voters:
             self._votes.add(reply.source)
             if len(self._votes) >= self.members.majority:
                 self._won(reply.pre, now)
+
+    def _on_timeout_now(self, now: float) -> None:
+        if self.votes and self.role is Role.FOLLOWER:
+            self._campaign(now, told=True)
 
     # -- following
 
@@ -370,7 +365,7 @@ class RaftNode:
         self._heard = now
         self._become(Role.FOLLOWER, source)
         self._rest(now)
-        self._asked_at = max(self._asked_at, message.asked)
+        self._latest_asked = max(self._latest_asked, message.asked)
 
     def _reply(
         self,
@@ -382,10 +377,10 @@ class RaftNode:
     ) -> None:
         self._send(
             to,
-            AppendReply(self.term, self.members.me, match, rejected, nearest, self._asked_at, self.returning),
+            AppendReply(self.term, self.members.me, match, rejected, nearest, self._latest_asked, self.returning),
         )
 
-    def _take(self, message: Append, now: float) -> None:
+    def _on_append(self, message: Append, now: float) -> None:
         self._led_by(message, now)
         path, before, after = self.path, message.before, message.after
         goes_on = before == path.last  # as nearly always: nothing of it is here
@@ -417,7 +412,7 @@ class RaftNode:
         self._stored = min(self._stored, keep)
         self._do(Cut(keep))
 
-    def _install(self, message: Install, now: float) -> None:
+    def _on_install(self, message: Install, now: float) -> None:
         self._led_by(message, now)
         path, at = self.path, message.at
         if not path.contains(at):
@@ -444,7 +439,7 @@ class RaftNode:
         elif self.leader is not None and self._same is not None:
             self._reply(self.leader, match=min(self._stored, self._same))
 
-    def _admitted(self, message: Admit) -> None:
+    def _on_admit(self, message: Admit) -> None:
         if self.returning and message.returning == self.returning and message.source == self.leader:
             # The lost disk may have voted in this term, and not for who leads in it.
             self.returning, self.vote = 0, message.source
@@ -453,7 +448,7 @@ class RaftNode:
 
     # -- leading
 
-    def _hear(self, reply: AppendReply, now: float) -> None:
+    def _on_append_reply(self, reply: AppendReply, now: float) -> None:
         leading = self._leading
         if leading is None or (reply.match is None and reply.rejected is None):
             return

@@ -107,9 +107,9 @@ class ElectionAdmin:
             raise ResponseError(_C.CONTROLLER_MASTER_STILL_EXIST, f"{heir} leads {peers.group} already")
         if node.heir is not None:
             raise ResponseError(_C.CONTROLLER_ELECT_MASTER_FAILED, f"{node.heir} is being given the lead: look again")
-        match, since, counted = node.followers(self._clock.monotonic())[heir]
-        if match is None or since > members.election:
-            away = "since this one leads" if match is None else f"for {since:.0f} s"
+        match, silent, counted = node.followers(self._clock.monotonic())[heir]
+        if match is None or silent > members.election:
+            away = "since this one leads" if match is None else f"for {silent:.0f} s"
             raise ResponseError(
                 _C.CONTROLLER_BROKER_NOT_ALIVE, f"{heir} was not heard {away}: it is away, and cannot lead"
             )

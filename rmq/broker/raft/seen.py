@@ -92,11 +92,11 @@ class GroupView:
             member = GroupMember(id=one, addr=self._listens(one), connected=one in connected)
             member.broker, member.trouble = links.brokers.get(one), links.refused_by.get(one)
             if one in followers:
-                match, since, member.counted = followers[one]
-                member.heard = int(since * 1000)
+                match, silent, member.counted = followers[one]
+                member.heard = int(silent * 1000)
                 if match is not None:
                     member.end, member.behind = match.end, max(0, end - match.end)
-                    near = member.behind <= peers.members.near and since <= peers.members.election
+                    near = member.behind <= peers.members.near and silent <= peers.members.election
                     member.in_sync = near and member.counted
             found.members.append(member)
         return found

@@ -195,15 +195,15 @@ def test_what_is_not_committed_is_not_deleted() -> None:
 def test_an_answer_tells_of_no_later_time_than_now() -> None:
     node = leader()
     node.step(AppendReply(3, "b", match=Position(3, 9), asked=1 << 60), 1.5)
-    assert node.followers(1.5)["b"][1] == 0.0
-    assert node.followers(2.5)["b"][1] == 1.0
+    assert node.followers(1.5)["b"].silent == 0.0
+    assert node.followers(2.5)["b"].silent == 1.0
 
 
 def test_a_place_that_a_leader_does_not_have_is_nobodys_either() -> None:
     node = leader()
     for match in (Position(3, 10), Position(2, 10), Position(1, 5)):
         assert not any(isinstance(one, Commit) for one in node.step(AppendReply(3, "b", match=match, asked=1), 1.0))
-        assert node.followers(1.0)["b"][0] is None
+        assert node.followers(1.0)["b"].match is None
 
 
 def test_an_answer_that_was_overtaken_takes_back_nothing() -> None:
@@ -214,10 +214,10 @@ def test_an_answer_that_was_overtaken_takes_back_nothing() -> None:
         AppendReply(3, "b", rejected=Position(2, 9), nearest=Position(1, 4), asked=900_000),
     ):
         assert not [one for one in said(node.step(late, 1.0)) if isinstance(one, Append)]
-        assert node.followers(1.0)["b"][0] == Position(3, 9)
+        assert node.followers(1.0)["b"].match == Position(3, 9)
     # It was asked later, and has less: it began anew.
     node.step(AppendReply(3, "b", rejected=Position(3, 9), nearest=Position(1, 4), asked=950_000), 1.0)
-    assert node.followers(1.0)["b"][0] is None
+    assert node.followers(1.0)["b"].match is None
 
 
 def test_what_is_not_asked_for_any_more_is_not_answered_twice() -> None:

@@ -48,39 +48,39 @@ def forgotten_cut(patch: pytest.MonkeyPatch) -> None:
 
 def any_log_will_do(patch: pytest.MonkeyPatch) -> None:
     """Votes for who has less."""
-    asked = RaftNode._asked
+    on_vote_request = RaftNode._on_vote_request
 
     def believing(self: RaftNode, request: VoteRequest, now: float) -> None:
         stored, self._stored = self._stored, Position(0, 0)
-        asked(self, request, now)
+        on_vote_request(self, request, now)
         self._stored = stored
 
-    patch.setattr(RaftNode, "_asked", believing)
+    patch.setattr(RaftNode, "_on_vote_request", believing)
 
 
 def a_longer_log_will_do(patch: pytest.MonkeyPatch) -> None:
     """Votes for who has more bytes, of an earlier term."""
-    asked = RaftNode._asked
+    on_vote_request = RaftNode._on_vote_request
 
     def counting(self: RaftNode, request: VoteRequest, now: float) -> None:
         stored = self._stored
         self._stored = Position(0 if request.last.end >= stored.end else request.last.term + 1, stored.end)
-        asked(self, request, now)
+        on_vote_request(self, request, now)
         self._stored = stored
 
-    patch.setattr(RaftNode, "_asked", counting)
+    patch.setattr(RaftNode, "_on_vote_request", counting)
 
 
 def two_votes(patch: pytest.MonkeyPatch) -> None:
     """A vote is forgotten as soon as it is given."""
-    asked = RaftNode._asked
+    on_vote_request = RaftNode._on_vote_request
 
     def forgetful(self: RaftNode, request: VoteRequest, now: float) -> None:
         if not request.pre:
             self.vote = None
-        asked(self, request, now)
+        on_vote_request(self, request, now)
 
-    patch.setattr(RaftNode, "_asked", forgetful)
+    patch.setattr(RaftNode, "_on_vote_request", forgetful)
 
 
 def a_minority_decides(patch: pytest.MonkeyPatch) -> None:

@@ -171,14 +171,14 @@ async def test_who_has_lost_its_disk_does_not_lead_before_it_has_everything() ->
         await cluster.begin(wiped)
         node = cluster.driver(leader).node
         assert node is not None
-        await eventually(lambda: not node.followers(0)[wiped][2], 30)
+        await eventually(lambda: not node.followers(0)[wiped].counted, 30)
         code, text = await refused(admin, number(wiped))
         assert code == ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
         assert f"{wiped} has lost its disk, and is not counted before it has everything again" in text
         seen = (await admin.broker_ha_status(address(cluster, leader))).group
         assert seen is not None
         assert {one.id: one.counted for one in seen.members if one.id == wiped} == {wiped: False}
-        await eventually(lambda: node.followers(0)[wiped][2], 60)
+        await eventually(lambda: node.followers(0)[wiped].counted, 60)
 
 
 @in_virtual_time
