@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import Protocol, cast
 
-from rmq.broker.raft.wire import HELLO, Hello, Word, decode, listens, refusal, tells
+from rmq.broker.raft.wire import Hello, Kind, Word, decode, listens, refusal, tells
 from rmq.broker.replication.unit_buffer import UnitBuffer
 from rmq.broker.replication.wire import header
 from rmq.protocol import addresses
@@ -142,7 +142,7 @@ class Incoming(asyncio.BufferedProtocol):
             self._transport.write(header(0, 0))
 
     def _take(self, body: memoryview) -> None:
-        if self.hello is None or body[:1] == bytes([HELLO]):
+        if self.hello is None or body[:1] == bytes([Kind.HELLO]):
             hello = Hello.decode(body)
             if self.hello is not None and (self.hello.source, self.hello.disk) != (hello.source, hello.disk):
                 raise ReplicationError(f"it was {self.hello.source}, and says that it is another one now")

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import cast
 
-from rmq.broker.raft.wire import LISTENS, REFUSED
+from rmq.broker.raft.wire import Kind
 from rmq.broker.replication.wire import UnitDecoder
 from rmq.protocol import addresses
 from rmq.protocol.errors import ReplicationError
@@ -78,9 +78,9 @@ class Outgoing(asyncio.Protocol):
                 self._spoken = True
                 if not body:
                     self._heard()
-                elif body[:1] == bytes([LISTENS]):
+                elif body[:1] == bytes([Kind.LISTENS]):
                     self.listens = True
-                elif body[:1] == bytes([REFUSED]):
+                elif body[:1] == bytes([Kind.REFUSED]):
                     self.refused = True
                     text = body[1:1025].decode("utf-8", "replace")
                     self._end("".join(char if char.isprintable() else "?" for char in text))

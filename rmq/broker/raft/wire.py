@@ -4,20 +4,19 @@ A connection is one way: who has opened it speaks, and each member opens one to 
 an offset, a size and a body; here the body begins with a byte that says what it is, and the offset is that of the first
 byte of the log that it carries (0 where it carries none)::
 
-    kind  what                 behind the byte
-    0     hello                JSON: who speaks to whom (:class:`Hello`); the first unit of a connection
-    1     asks for a vote      term i8, last (term i8, end i8), bits: 1 only asks, 2 told by the leader
-    2     answers that         term i8, bits: 1 granted, 2 only asked
-    3     the log goes on      term i8, before (i8, i8), after (i8, i8), commit i8, asked i8, the bytes between them
-    4     answers that         term i8, bits: 1 match, 2 rejected, 4 nearest; three positions (i8, i8), asked i8,
-                               returning i8
-    5     the log begins anew  term i8, at (i8, i8), commit i8, asked i8
-    6     lead                 term i8
-    7     refused              text; it goes the other way, before the connection is closed
-    8     be counted again     term i8, returning i8
-    9     tells of a span      term i8, then :mod:`rmq.broker.store.told`; before its bytes or behind them, and only to
-                               who has said that it listens
-    10    listens              nothing; it goes the other way, and means that kind 9 is understood
+    kind               behind the byte
+     0  HELLO          JSON: who speaks to whom (:class:`Hello`); the first unit of a connection
+     1  VOTE_REQUEST   term i8, last (term i8, end i8), bits: 1 only asks, 2 told by the leader
+     2  VOTE_REPLY     term i8, bits: 1 granted, 2 only asked
+     3  APPEND         the log goes on: term i8, before (i8, i8), after (i8, i8), commit i8, asked i8, the bytes between
+     4  APPEND_REPLY   term i8, bits: 1 match, 2 rejected, 4 nearest; three positions (i8, i8), asked i8, returning i8
+     5  INSTALL        the log begins anew: term i8, at (i8, i8), commit i8, asked i8
+     6  TIMEOUT_NOW    lead: term i8
+     7  REFUSED        text; it goes the other way, before the connection is closed
+     8  ADMIT          be counted again: term i8, returning i8
+     9  SPAN_TOLD      term i8, then :mod:`rmq.broker.store.told`; before the bytes of the span or behind them, and only
+                       to who has said that it listens
+    10  LISTENS        nothing; it goes the other way, and means that SPAN_TOLD is understood
 
 The first unit may come again on a connection, when there is more to say.
 
@@ -28,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from enum import IntEnum
 from struct import Struct, error
 from typing import Final, Protocol
 
@@ -40,10 +40,8 @@ from rmq.raft.messages import Admit, Append, AppendReply, Install, Message, Time
 from rmq.raft.position import Position
 
 __all__ = [
-    "HELLO",
-    "LISTENS",
-    "REFUSED",
     "Hello",
+    "Kind",
     "Say",
     "SpanTold",
     "Word",
@@ -54,25 +52,36 @@ __all__ = [
     "tells",
 ]
 
-HELLO: Final = 0
-REFUSED: Final = 7
-LISTENS: Final = 10
-_GOES_ON: Final = 3
-_SPAN: Final = 9
-_ASK: Final = Struct(">BqqqB")
-_ANSWER: Final = Struct(">BqB")
+_VOTE_REQUEST: Final = Struct(">BqqqB")
+_VOTE_REPLY: Final = Struct(">BqB")
 _APPEND: Final = Struct(">Bqqqqqqq")
-_REPLY: Final = Struct(">BqBqqqqqqqq")
+_APPEND_REPLY: Final = Struct(">BqBqqqqqqqq")
 _INSTALL: Final = Struct(">Bqqqqq")
-_LEAD: Final = Struct(">Bq")
+_TIMEOUT_NOW: Final = Struct(">Bq")
 _ADMIT: Final = Struct(">Bqq")
-_TELL: Final = Struct(">Bq")
+_SPAN_TOLD: Final = Struct(">Bq")
 _VERSION: Final = 1
 #: Bytes of a first unit, at most: each of its eight texts has its place.
 _LONGEST: Final = 32 << 10
 #: Terms and offsets are less: what is counted on from them still fits.
 _MOST: Final = 1 << 62
 _NOWHERE: Final = Position(0, 0)
+
+
+class Kind(IntEnum):
+    """What the first byte of a body says that it is; the module's docstring has what follows each."""
+
+    HELLO = 0
+    VOTE_REQUEST = 1
+    VOTE_REPLY = 2
+    APPEND = 3
+    APPEND_REPLY = 4
+    INSTALL = 5
+    TIMEOUT_NOW = 6
+    REFUSED = 7
+    ADMIT = 8
+    SPAN_TOLD = 9
+    LISTENS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +111,7 @@ class Hello:
 
     def encode(self) -> bytes:
         """As a unit."""
-        body = bytes([HELLO]) + orjson.dumps(asdict(self))
+        body = bytes([Kind.HELLO]) + orjson.dumps(asdict(self))
         return header(0, len(body)) + body
 
     @classmethod
@@ -111,7 +120,7 @@ class Hello:
         if len(body) > _LONGEST:
             raise ReplicationError(f"it does not say who it is: {len(body)} bytes, and {_LONGEST} are enough")
         try:
-            found = orjson.loads(body[1:]) if body[:1] == bytes([HELLO]) else None
+            found = orjson.loads(body[1:]) if body[:1] == bytes([Kind.HELLO]) else None
             if not isinstance(found, dict):
                 raise ReplicationError("this is no member of a group: it does not say who it is")
             if found.get("version") != _VERSION:
@@ -149,17 +158,17 @@ Word = Message | SpanTold
 
 def listens() -> bytes:
     """A unit to who has opened a connection: this member understands :class:`SpanTold`. An older one ignores it."""
-    return header(0, 1) + bytes([LISTENS])
+    return header(0, 1) + bytes([Kind.LISTENS])
 
 
 def tells(body: bytes | memoryview) -> bool:
     """Whether a unit is a :class:`SpanTold`, good or not: nobody needs it."""
-    return body[:1] == bytes([_SPAN])
+    return body[:1] == bytes([Kind.SPAN_TOLD])
 
 
 def refusal(why: str) -> bytes:
     """The last unit, to who has opened a connection."""
-    body = bytes([REFUSED]) + why.encode()[:1024]
+    body = bytes([Kind.REFUSED]) + why.encode()[:1024]
     return header(0, len(body)) + body
 
 
@@ -180,25 +189,26 @@ def pieces(message: Word, data: Sequence[bytes] = ()) -> list[bytes]:
     at, size = 0, 0
     match message:
         case VoteRequest(term, _, last, pre, told):
-            body = _ASK.pack(1, term, *last, pre + 2 * told)
+            body = _VOTE_REQUEST.pack(Kind.VOTE_REQUEST, term, *last, pre + 2 * told)
         case VoteReply(term, _, granted, pre):
-            body = _ANSWER.pack(2, term, granted + 2 * pre)
+            body = _VOTE_REPLY.pack(Kind.VOTE_REPLY, term, granted + 2 * pre)
         case Append(term, _, before, after, commit, _, asked):
             at, size = before.end, sum(map(len, data))
-            body = _APPEND.pack(_GOES_ON, term, *before, *after, commit, asked)
+            body = _APPEND.pack(Kind.APPEND, term, *before, *after, commit, asked)
         case AppendReply(term, _, match, rejected, nearest, asked, returning):
             bits = (match is not None) + 2 * (rejected is not None) + 4 * (nearest is not None)
-            body = _REPLY.pack(
-                4, term, bits, *(match or _NOWHERE), *(rejected or _NOWHERE), *(nearest or _NOWHERE), asked, returning
-            )
+            body = _APPEND_REPLY.pack(
+                Kind.APPEND_REPLY, term, bits, *(match or _NOWHERE), *(rejected or _NOWHERE), *(nearest or _NOWHERE),
+                asked, returning,
+            )  # fmt: skip
         case Install(term, _, place, commit, asked):
-            body = _INSTALL.pack(5, term, *place, commit, asked)
+            body = _INSTALL.pack(Kind.INSTALL, term, *place, commit, asked)
         case Admit(term, _, returning):
-            body = _ADMIT.pack(8, term, returning)
+            body = _ADMIT.pack(Kind.ADMIT, term, returning)
         case TimeoutNow(term, _):
-            body = _LEAD.pack(6, term)
+            body = _TIMEOUT_NOW.pack(Kind.TIMEOUT_NOW, term)
         case SpanTold(term, _, told):
-            body = _TELL.pack(_SPAN, term) + told.encode()
+            body = _SPAN_TOLD.pack(Kind.SPAN_TOLD, term) + told.encode()
     return [header(at, len(body) + size) + body, *data]
 
 
@@ -211,10 +221,10 @@ def decode(source: str, body: bytes | memoryview) -> Word:
     """
     try:
         kind = body[0]
-        if kind == _SPAN:
-            _, term = _TELL.unpack_from(body)
-            return SpanTold(term, source, Told.decode(bytes(body[_TELL.size :])))
-        if kind == _GOES_ON:
+        if kind == Kind.SPAN_TOLD:
+            _, term = _SPAN_TOLD.unpack_from(body)
+            return SpanTold(term, source, Told.decode(bytes(body[_SPAN_TOLD.size :])))
+        if kind == Kind.APPEND:
             return _append(source, body)
         message = _decode(source, body)
     except (error, IndexError):
@@ -253,25 +263,25 @@ def _places(message: Message) -> tuple[Position | None, ...]:
 
 def _decode(source: str, body: bytes | memoryview) -> Message:
     match body[0]:
-        case 1:
-            _, term, of, end, bits = _ASK.unpack(body)
+        case Kind.VOTE_REQUEST:
+            _, term, of, end, bits = _VOTE_REQUEST.unpack(body)
             return VoteRequest(term, source, Position(of, end), bool(bits & 1), bool(bits & 2))
-        case 2:
-            _, term, bits = _ANSWER.unpack(body)
+        case Kind.VOTE_REPLY:
+            _, term, bits = _VOTE_REPLY.unpack(body)
             return VoteReply(term, source, bool(bits & 1), bool(bits & 2))
-        case 4:
-            _, term, bits, of, end, no_of, no_end, near_of, near_end, asked, returning = _REPLY.unpack(body)
+        case Kind.APPEND_REPLY:
+            _, term, bits, of, end, no_of, no_end, near_of, near_end, asked, returning = _APPEND_REPLY.unpack(body)
             match = Position(of, end) if bits & 1 else None
             rejected = Position(no_of, no_end) if bits & 2 else None
             nearest = Position(near_of, near_end) if bits & 4 else None
             return AppendReply(term, source, match, rejected, nearest, asked, returning)
-        case 5:
+        case Kind.INSTALL:
             _, term, of, end, commit, asked = _INSTALL.unpack(body)
             return Install(term, source, Position(of, end), commit, asked)
-        case 6:
-            _, term = _LEAD.unpack(body)
+        case Kind.TIMEOUT_NOW:
+            _, term = _TIMEOUT_NOW.unpack(body)
             return TimeoutNow(term, source)
-        case 8:
+        case Kind.ADMIT:
             _, term, returning = _ADMIT.unpack(body)
             return Admit(term, source, returning)
     raise ReplicationError(f"no word of a member begins with {body[0]}")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 
-from rmq.broker.raft.wire import LISTENS, Hello, SpanTold, Word, decode, encode, listens, refusal
+from rmq.broker.raft import wire
+from rmq.broker.raft.wire import Hello, Kind, SpanTold, Word, decode, encode, listens, refusal
 from rmq.broker.replication.wire import HEADER_SIZE, UnitDecoder
 from rmq.broker.store.told import Told, ToldQueue
 from rmq.protocol.errors import ReplicationError
@@ -49,6 +51,16 @@ def test_what_is_said_is_heard(message: Word) -> None:
     assert offset == (400 if isinstance(message, Append) else 0)
 
 
+def test_each_kind_has_the_number_that_the_table_says() -> None:
+    rows = re.findall(r"^ +(\d+)  ([A-Z_]+)  ", wire.__doc__ or "", re.MULTILINE)
+    assert [(int(number), name) for number, name in rows] == [(kind.value, kind.name) for kind in Kind]
+    said = {type(message).__name__: body_of(encode(message))[0] for message in MESSAGES}
+    assert said == {
+        "VoteRequest": 1, "VoteReply": 2, "Append": 3, "AppendReply": 4, "Install": 5, "TimeoutNow": 6, "Admit": 8,
+        "SpanTold": 9,
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda one: type(one).__name__)
 def test_what_is_said_is_heard_where_it_was_received(message: Word) -> None:
     memory = bytearray(body_of(encode(message)))
@@ -65,7 +77,7 @@ def test_who_opens_a_connection_says_who_he_is() -> None:
 
 def test_who_understands_what_is_told_of_spans_says_so() -> None:
     ((offset, body),) = UnitDecoder().units(listens())
-    assert (offset, body) == (0, bytes([LISTENS]))
+    assert (offset, body) == (0, b"\x0a")
 
 
 def test_a_refusal_is_text() -> None:
