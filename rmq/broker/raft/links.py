@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
 from rmq.broker.raft.incoming import Incoming
+from rmq.broker.raft.member_addresses import MemberAddresses
 from rmq.broker.raft.met import Meetings
 from rmq.broker.raft.outgoing import Outgoing
 from rmq.broker.raft.peers import Peers
@@ -20,7 +20,6 @@ from rmq.protocol import addresses
 from rmq.protocol.errors import ConfigError, ReplicationError, RMQError
 from rmq.raft.messages import Message
 from rmq.remoting.limits import Repeated
-from rmq.remoting.tls import TlsMode
 from rmq.runtime import patience
 from rmq.runtime.tasks import TaskOwner
 from rmq.runtime.world import Listener, World
@@ -71,10 +70,8 @@ class Links:
         self.tasks = TaskOwner("group")
         self.tls = settings.server_tls()
         self._peer_tls = settings.peer_tls()
-        self._allowed = settings.ha_networks()
+        self._addresses = MemberAddresses(world, settings, peers, self.tls)
         self._out: dict[str, Outgoing] = {}
-        #: Where the others were found last.
-        self._where: dict[str, addresses.Host] = {}
         self._in: dict[Incoming, None] = {}
         self._listener: Listener | None = None
         self._refusals = Repeated(world.clock)
@@ -101,44 +98,8 @@ class Links:
         """Connect to the others, again and again."""
         for one in self._peers.members.others:
             self.tasks.serve(self._connect(one), f"to {one}")
-        self._look_at_allowed()
-        self.tasks.spawn(self._look_at_own(), "own address")
-
-    def _look_at_allowed(self) -> None:
-        """Whether the others may connect, where that can be told; they may come from other addresses than they have."""
-        left = [
-            f"{one} ({host})"
-            for one, (host, _) in self._peers.at.items()
-            if one != self._me and self._allowed and not _may_connect(host, self._allowed)
-        ]
-        if left:
-            own = "" if self._settings.ha_allowed_addresses else " (with aclEnable it names this machine alone)"
-            log.warning(
-                "haAllowedAddresses does not name members of dLegerPeers, which may not connect then: %s%s",
-                ", ".join(left), own,
-            )  # fmt: skip
-
-    async def _look_at_own(self) -> None:
-        """Whether the others can find this member where the settings say; addresses may be passed on: no error."""
-        host, port = self._peers.at[self._me]
-        where = f"dLegerPeers names {addresses.join(host, port)} as this member"
-        try:
-            found = [addresses.host(host)]
-        except ValueError:  # a name
-            try:
-                async with patience.timeout(_CONNECT):
-                    found = [addresses.host(one) for one in await self._world.network.resolve(host)]
-            except OSError as error:  # a timeout, too
-                log.warning("%s, and no address is known for that name here: %s", where, error.strerror or "no answer")
-                return
-        elsewhere = [other for other, _ in self._peers.at.values() if not _is_loopback(other)]
-        if found and elsewhere and all(one.is_loopback for one in found):
-            log.warning("%s, and %s as others: these look for it on their own machines", where, ", ".join(elsewhere))
-        own = [addresses.host(text) for _, text in self._world.identity.addresses()]
-        if found and not any(one.is_loopback or one in own for one in found):
-            log.warning(
-                "%s, which is no address of this machine: the others reach it only if that is passed on to here", where
-            )
+        self._addresses.warn_of_left_out()
+        self.tasks.spawn(self._addresses.warn_of_own(), "own address")
 
     async def stop(self) -> None:
         """Close everything."""
@@ -206,7 +167,7 @@ class Links:
                         partial(_made, link), host, port, ssl_context=None if tls is None else tls.context
                     )
                 if link.host is not None:
-                    self._where[one] = link.host
+                    self._addresses.found(one, link.host)
                 why = await link.ended
                 if why is None:
                     trouble.over()
@@ -235,16 +196,12 @@ class Links:
 
         :raises ReplicationError: he may not.
         """
-        if self._allowed and not any(link.host in network for network in self._allowed):
-            raise ReplicationError(
-                "haAllowedAddresses does not name its address; with aclEnable this machine alone may be of the group "
-                "unless haAllowedAddresses names the members' addresses"
-            )
+        self._addresses.admit(link.host)
         self._in[link] = None
         strangers = [other for other in self._in if other.hello is None]
         if len(strangers) > _STRANGERS:  # a member says it at once, or after a handshake: the newest is rather one
-            where = self._where.values()
-            oldest = next((other for other in strangers if other.host not in where), strangers[0])
+            elsewhere = (other for other in strangers if not self._addresses.is_found(other.host))
+            oldest = next(elsewhere, strangers[0])
             self.refused(oldest, ReplicationError("too many connect that do not say who they are"))
 
     def introduced(self, link: Incoming, hello: Hello) -> None:
@@ -269,7 +226,7 @@ class Links:
                 f"{hello.source} has brokerName={hello.name}, and {self._me} has {own.name}: it is the same in all"
             )
         if self._meetings.has_to_prove(hello):
-            self._look_at_address(link, hello.source)
+            self._addresses.prove(hello.source, link.host)
         self._meet(hello)
         of_one = [other for other in self._in if other.hello is not None and other.hello.source == hello.source]
         for other in of_one:
@@ -278,25 +235,6 @@ class Links:
         if len(of_one) > _OF_ONE:
             of_one[0].close()
         self.brokers[hello.source] = hello.broker
-
-    def _look_at_address(self, link: Incoming, one: str) -> None:
-        """Who comes with a new disk, or to one, is where ``dLegerPeers`` says, or has a certificate of ours.
-
-        Else anybody could have a new member believe that it had another disk before, and is not counted.
-
-        :raises ReplicationError: it is somewhere else.
-        """
-        host = self._where.get(one)
-        if host != link.host and not self._asks_certificates():
-            raise ReplicationError(
-                f"it says that it is {one}, whose disk is new to this member, and comes from {link.host}, not from the "
-                f"address that dLegerPeers names ({host or 'nobody answers there'})"
-            )
-
-    def _asks_certificates(self) -> bool:
-        context = self.tls.context
-        enforced = self.tls.mode is TlsMode.ENFORCING
-        return enforced and context is not None and context.verify_mode is ssl.CERT_REQUIRED
 
     def is_known(self, hello: Hello) -> bool:
         """Whether what a member says is heard."""
@@ -324,23 +262,6 @@ class Links:
             link.peer, error,
         )  # fmt: skip
         link.refuse(str(error))
-
-
-def _may_connect(host: str, allowed: Sequence[addresses.Network]) -> bool:
-    """Whether a host is allowed; of a name nobody knows here."""
-    try:
-        address = addresses.host(host)
-    except ValueError:
-        return True
-    return any(address in network for network in allowed)
-
-
-def _is_loopback(host: str) -> bool:
-    """Whether it is this machine's own for everybody; of a name that is known of one alone."""
-    try:
-        return addresses.host(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _made(link: Outgoing) -> Outgoing:
