@@ -357,7 +357,7 @@ async def test_what_waits_for_a_disk_that_stands_still_is_bounded(spans: bool, m
         line = await call(cluster.simulation.node("stranger"), cluster, to, said_by(cluster, source, to))
         line.say(b"".join(map(encode, words[: 40 if spans else None])))
         await asyncio.sleep(0.5)
-        waiting = sum(len(effect.data) for effect in own._effects if isinstance(effect, Write))
+        waiting = sum(len(effect.data) for effect in own._effects._waiting if isinstance(effect, Write))
         if spans:
             assert 1 << 20 <= waiting <= (1 << 20) + len(data)
         else:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from typing import Any
 
 from rmq.broker.raft.announced import Announced
 from rmq.broker.raft.answering import Answering
+from rmq.broker.raft.effect_queue import EffectQueue
 from rmq.broker.raft.member_log import BROKEN, MemberLog
 from rmq.broker.raft.met import number
 from rmq.broker.raft.sidecar import Kept, Sidecar
@@ -101,10 +100,7 @@ class RaftDriver:
         self._number = number(kept.met.disk)
         #: As ``raft/vote`` has it: term, vote, and the number of a disk that is not counted yet.
         self._hard = (kept.term, kept.vote, self._number if kept.returning else 0)
-        self._effects: deque[Effect] = deque()
-        #: An effect is being carried out: others wait.
-        self._busy = False
-        self._waits: asyncio.Task[None] | None = None
+        self._effects = EffectQueue(self.tasks, self._carry_out, self._fail, self._after)
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0
         self._trouble = Trouble(
@@ -141,6 +137,7 @@ class RaftDriver:
 
     async def _begin(self) -> None:
         """Make the node of what is there."""
+        await self._effects.begin()
         path = await self.log.begin()
         term, vote, returning = self._hard
         self.node = RaftNode(self._members, path, term, vote, self._now(), self._draw, returning, self.log.whole)
@@ -149,7 +146,7 @@ class RaftDriver:
     def _end_node(self) -> None:
         self.node = None
         self.leads = self.leader = None
-        self._effects.clear()
+        self._effects.drop()
         self._answering.drop()
         self._announced.clear()
         if self._timer is not None:
@@ -183,22 +180,6 @@ class RaftDriver:
             )
         self._tell()
 
-    @property
-    def term(self) -> int:
-        """The term that it is in, or was in when a failure ended that."""
-        return self._hard[0] if self.node is None else self.node.term
-
-    @property
-    def failing(self) -> str | None:
-        """What keeps it from taking part; None when that is over: while it is not, it fails again within a moment."""
-        since, why = self._failed
-        return why if self._now() - since < _LASTS else None
-
-    @property
-    def returning(self) -> bool:
-        """Whether it has lost its disk, and is not counted before it has everything back."""
-        return self._hard[2] != 0
-
     async def returns(self) -> None:
         """The others knew another disk of this member, which has said nothing to anybody yet.
 
@@ -222,13 +203,53 @@ class RaftDriver:
 
     async def _anew(self) -> None:
         await asyncio.sleep(_AGAIN)
-        if self._waits is not None:
-            await asyncio.wait([self._waits])
-        self._busy = False
         try:
             await self._begin()
         except (OSError, RMQError) as error:
             self._fail(error)
+
+    # -- what it is asked
+
+    @property
+    def term(self) -> int:
+        """The term that it is in, or was in when a failure ended that."""
+        return self._hard[0] if self.node is None else self.node.term
+
+    @property
+    def failing(self) -> str | None:
+        """What keeps it from taking part; None when that is over: while it is not, it fails again within a moment."""
+        since, why = self._failed
+        return why if self._now() - since < _LASTS else None
+
+    @property
+    def returning(self) -> bool:
+        """Whether it has lost its disk, and is not counted before it has everything back."""
+        return self._hard[2] != 0
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether a leader's log is committed, and all of it in queues: a master can begin."""
+        node, commit_log = self.node, self._commit_log
+        if node is None or self.leads != node.term:
+            return False
+        return node.commit >= commit_log.end and self._store.dispatcher.done and not self._effects
+
+    def heir(self) -> str | None:
+        """The member that could lead next: the one that has most."""
+        node = self.node
+        return None if node is None else node.nearest(self._now())
+
+    @property
+    def surely_leads(self) -> bool:
+        """Whether nobody else can lead: what is not here is nowhere."""
+        node = self.node
+        return node is not None and node.surely_leads(self._now())
+
+    @property
+    def takes_messages(self) -> bool:
+        """Whether this member is its group's master, in every way."""
+        node = self.node
+        return node is not None and node.takes_messages and node.term == self.leads == self.serves
 
     # -- events
 
@@ -318,13 +339,7 @@ class RaftDriver:
     # -- effects
 
     def _do(self, effects: list[Effect]) -> None:
-        if self._busy:
-            self._effects += map(_own, effects)
-        else:
-            self._effects += effects
-            self._work()
-            if self._effects:  # one is waited for
-                self._effects = deque(map(_own, self._effects))
+        self._effects.do(effects)
         self._after()
 
     def _after(self) -> None:
@@ -348,63 +363,6 @@ class RaftDriver:
     def open(self) -> None:
         """The services of a master run, or do not any more: the gate follows."""
         self._keep_gate()
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether a leader's log is committed, and all of it in queues: a master can begin."""
-        node, commit_log = self.node, self._commit_log
-        if node is None or self.leads != node.term:
-            return False
-        return node.commit >= commit_log.end and self._store.dispatcher.done and not self._effects
-
-    def heir(self) -> str | None:
-        """The member that could lead next: the one that has most."""
-        node = self.node
-        return None if node is None else node.nearest(self._now())
-
-    @property
-    def surely_leads(self) -> bool:
-        """Whether nobody else can lead: what is not here is nowhere."""
-        node = self.node
-        return node is not None and node.surely_leads(self._now())
-
-    @property
-    def takes_messages(self) -> bool:
-        """Whether this member is its group's master, in every way."""
-        node = self.node
-        return node is not None and node.takes_messages and node.term == self.leads == self.serves
-
-    def _work(self) -> None:
-        self._busy = True
-        effects = self._effects
-        while effects and self.node is not None:
-            try:
-                waits = self._carry_out(effects.popleft())
-            except Exception as error:
-                if not isinstance(error, OSError | RMQError):
-                    log.exception("what a member of the group was to do failed")
-                self._busy = False
-                self._fail(error)
-                return
-            if waits is not None:
-                self._waits = self.tasks.spawn(self._finish(waits, self.node), "effect")
-                return
-        self._busy = False
-
-    async def _finish(self, effect: Coroutine[Any, Any, None], node: RaftNode) -> None:
-        try:
-            await effect
-        except Exception as error:
-            if not isinstance(error, OSError | RMQError):
-                log.exception("what a member of the group was to do failed")
-            if self.node is node:
-                self._waits = None
-                self._fail(error)
-            return
-        self._waits = None
-        if self.node is node:
-            self._work()
-            self._after()
 
     def _carry_out(self, effect: Effect) -> Coroutine[Any, Any, None] | None:
         """Do it, or say what is to be waited for."""
@@ -439,7 +397,7 @@ class RaftDriver:
         last = self.log.write(start, after, data, told)
         self._trouble.over()
         if node is not None and not self._on_disk:
-            self._effects.extend(node.stored(last))
+            self._effects.do(node.stored(last))
 
     def _became(self, role: Role, term: int, leader: str | None) -> None:
         before, self.leader = self.leader, leader
@@ -464,10 +422,3 @@ class RaftDriver:
         if self.returning and not returning:
             log.info("this member has everything back that its lost disk had, and is counted again")
         self._hard = (term, vote, returning)
-
-
-def _own(effect: Effect) -> Effect:
-    """The same for who waits: bytes where a connection has received them are overwritten by what comes next."""
-    if isinstance(effect, Write) and not isinstance(effect.data, bytes):
-        return replace(effect, data=bytes(effect.data))
-    return effect
