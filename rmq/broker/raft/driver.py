@@ -139,6 +139,8 @@ class RaftDriver:
         """Make the node of what is there."""
         await self._effects.begin()
         path = await self.log.begin()
+        if self.parted is not None:  # it was told so meanwhile
+            return
         term, vote, returning = self._hard
         self.node = RaftNode(self._members, path, term, vote, self._now(), self._draw, returning, self.log.whole)
         self._after()
@@ -162,7 +164,7 @@ class RaftDriver:
         self._end_node()
         if isinstance(error, LogsParted):
             self.part(str(error))
-        else:
+        elif self.parted is None:
             self.failures += 1
             self._failed = (self._now(), refusal.told(error) if isinstance(error, OSError) else str(error))
             self._trouble.failed(error)
@@ -203,6 +205,8 @@ class RaftDriver:
 
     async def _anew(self) -> None:
         await asyncio.sleep(_AGAIN)
+        if self.parted is not None:
+            return
         try:
             await self._begin()
         except (OSError, RMQError) as error:

@@ -1,0 +1,48 @@
+"""How a member begins anew after a failure, and that one which had to stop does not."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from rmq.protocol.errors import StoreError
+from tests.support.raft.brokers import GroupCluster
+from tests.support.virtual import eventually, in_virtual_time
+
+
+@in_virtual_time
+@pytest.mark.parametrize("when", ["before", "while"])
+async def test_a_member_that_has_to_stop_does_not_begin_anew_after_a_failure(
+    when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with GroupCluster(seed=5) as cluster:
+        leader = await cluster.led_by()
+        driver = cluster.driver(next(name for name in cluster.names if name != leader))
+        begin, begins = driver.log.begin, asyncio.Event()
+
+        async def slowly() -> object:
+            begins.set()
+            path = await begin()
+            await asyncio.sleep(1)
+            return path
+
+        monkeypatch.setattr(driver.log, "begin", slowly)
+        driver._fail(StoreError("the disk"))
+        if when == "while":
+            await begins.wait()
+        driver.part("another disk has taken its place")
+        await asyncio.sleep(10)
+        assert driver.node is None
+        assert driver.parted == "another disk has taken its place"
+        assert begins.is_set() == (when == "while")  # else its log is left as it is
+
+
+@in_virtual_time
+async def test_a_member_begins_anew_after_a_failure() -> None:
+    async with GroupCluster(seed=5) as cluster:
+        leader = await cluster.led_by()
+        driver = cluster.driver(next(name for name in cluster.names if name != leader))
+        driver._fail(StoreError("the disk"))
+        assert driver.node is None
+        await eventually(lambda: driver.leader == leader, 10)
