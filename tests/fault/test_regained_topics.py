@@ -16,16 +16,21 @@ from tests.support.raft.brokers import GroupCluster
 from tests.support.virtual import eventually, in_virtual_time
 
 
+async def leader_of_the_release_before(cluster: GroupCluster) -> tuple[str, str]:
+    """One that puts no change of its tables into the log; its name and address."""
+    leader = await cluster.led_by()
+    tables = cluster.members[leader].tables
+    tables.topics.drafts.journal = tables.groups.drafts.journal = None
+    tables.topics.applied = tables.groups.applied = None
+    return leader, f"{cluster.addresses[leader]}:10911"
+
+
 @pytest.mark.parametrize("was_there", [False, True])
 def test_messages_of_a_topic_that_nobody_else_has_heard_of_are_consumed(was_there: bool) -> None:
     @in_virtual_time
     async def scene() -> None:
         async with GroupCluster(seed=3) as cluster, AdminClient(namesrv=cluster.namesrv_addr) as admin:
-            leader = await cluster.led_by()
-            at = f"{cluster.addresses[leader]}:10911"
-            tables = cluster.members[leader].tables
-            tables.topics.drafts.journal = tables.groups.drafts.journal = None
-            tables.topics.applied = tables.groups.applied = None
+            leader, at = await leader_of_the_release_before(cluster)
             if was_there:
                 await admin.create_and_update_topic(at, "Orders", read_queue_nums=2, write_queue_nums=2)
                 await asyncio.sleep(3)
@@ -56,11 +61,7 @@ def _consumer(cluster: GroupCluster) -> AbstractAsyncContextManager[set[bytes]]:
 async def test_who_consumes_already_is_given_what_is_in_regained_queues_at_once() -> None:
     """With the settings as they come: 30 s between two looks at the route, and 20 between two rebalances."""
     async with GroupCluster(seed=3) as cluster, AdminClient(namesrv=cluster.namesrv_addr) as admin:
-        leader = await cluster.led_by()
-        at = f"{cluster.addresses[leader]}:10911"
-        tables = cluster.members[leader].tables
-        tables.topics.drafts.journal = tables.groups.drafts.journal = None
-        tables.topics.applied = tables.groups.applied = None
+        leader, at = await leader_of_the_release_before(cluster)
         await admin.create_and_update_topic(at, "Orders", read_queue_nums=2, write_queue_nums=2)
         await asyncio.sleep(3)
         async with _consumer(cluster) as got:

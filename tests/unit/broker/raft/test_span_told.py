@@ -12,12 +12,14 @@ import pytest
 from rmq.aio import Message, Producer
 from rmq.broker.raft import incoming
 from rmq.broker.raft.answering import Answering
+from rmq.broker.raft.driver import RaftDriver
 from rmq.broker.raft.wire import SpanTold, Word
 from rmq.broker.replication.wire import header
 from rmq.broker.store.told import Told, ToldQueue
 from rmq.protocol.errors import StoreError
 from rmq.raft.messages import Append, AppendReply, TimeoutNow
 from rmq.raft.messages import Message as Said
+from rmq.raft.node import RaftNode
 from rmq.raft.position import Position
 from rmq.testing.simloop import run
 from tests.support.raft.brokers import GroupCluster
@@ -172,17 +174,22 @@ async def test_a_member_believes_its_leader_alone() -> None:
         assert spans.next_after(0) == told.told.start
 
 
+async def alone(cluster: GroupCluster) -> tuple[str, str, RaftDriver, RaftNode]:
+    """The leader and a member, and the driver and the node of the third, which has the log and hears nobody."""
+    leader = await cluster.led_by()
+    await messages(cluster, "Topic", 3)
+    await cluster.alike()
+    name, other = [name for name in cluster.names if name != leader]
+    driver = cluster.driver(name)
+    assert driver.node is not None
+    cluster.isolate(name)
+    return leader, other, driver, driver.node
+
+
 @in_virtual_time
 async def test_what_was_told_before_a_cut_or_a_failure_is_forgotten() -> None:
     async with GroupCluster(seed=3) as cluster:
-        leader = await cluster.led_by()
-        await messages(cluster, "Topic", 3)
-        await cluster.alike()
-        name, other = [name for name in cluster.names if name != leader]
-        driver = cluster.driver(name)
-        node = driver.node
-        assert node is not None
-        cluster.isolate(name)
+        leader, other, driver, node = await alone(cluster)
         term, end = node.term, driver._commit_log.end
         data = driver._commit_log.read(0, end) or b""
         told = Told(end + len(data), end + len(data) + 200, 5, 7, [ToldQueue("T", 0, 0, bytes(20))], b"")
@@ -202,14 +209,7 @@ async def test_what_was_told_before_a_cut_or_a_failure_is_forgotten() -> None:
 @in_virtual_time
 async def test_a_leader_is_not_believed_about_what_another_has_led() -> None:
     async with GroupCluster(seed=3) as cluster:
-        leader = await cluster.led_by()
-        await messages(cluster, "Topic", 3)
-        await cluster.alike()
-        name, other = [name for name in cluster.names if name != leader]
-        driver = cluster.driver(name)
-        node = driver.node
-        assert node is not None
-        cluster.isolate(name)
+        _, other, driver, node = await alone(cluster)
         term, end = node.term, driver._commit_log.end
         data = driver._commit_log.read(0, end) or b""
         behind = end + len(data)
