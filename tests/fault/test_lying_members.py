@@ -81,15 +81,21 @@ async def test_who_says_that_he_is_a_member_of_a_new_group_is_forgotten_when_tha
         assert all(line.ended for line in lines)
 
 
+async def without_a_disk(cluster: GroupCluster) -> tuple[str, str]:
+    """A member that was killed and has lost its disk, and another that was killed; the leader has all messages."""
+    leader = await cluster.led_by()
+    lost, third = (name for name in cluster.names if name != leader)
+    await fill(cluster)
+    await cluster.alike()
+    await cluster.kill(third)
+    await cluster.kill(lost, disk=True)
+    return lost, third
+
+
 @in_virtual_time
 async def test_who_has_lost_its_disk_hears_of_a_third_member_from_its_address_alone() -> None:
     async with GroupCluster(seed=5) as cluster:
-        leader = await cluster.led_by()
-        lost, third = (name for name in cluster.names if name != leader)
-        await fill(cluster)
-        await cluster.alike()
-        await cluster.kill(third)
-        await cluster.kill(lost, disk=True)
+        lost, third = await without_a_disk(cluster)
         await cluster.begin(lost)
         await eventually(lambda: cluster.driver(lost).returning, 10)
         line = await call(cluster.simulation.node("x"), cluster, lost, said_by(cluster, third, lost, disk="evil"))
@@ -105,12 +111,7 @@ async def test_who_has_lost_its_disk_hears_of_a_third_member_from_its_address_al
 async def test_it_is_not_counted_after_another_start_either() -> None:
     """Who has lost its disk knows it from then on, whatever it has not been told yet."""
     async with GroupCluster(seed=6) as cluster:
-        leader = await cluster.led_by()
-        lost, third = (name for name in cluster.names if name != leader)
-        await fill(cluster)
-        await cluster.alike()
-        await cluster.kill(third)
-        await cluster.kill(lost, disk=True)
+        lost, third = await without_a_disk(cluster)
         for seconds in (0, 0, 3, 3):
             await cluster.begin(lost)
             await eventually(lambda: cluster.driver(lost).returning, 10)

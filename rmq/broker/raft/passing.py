@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from rmq.protocol.codes import ResponseCode
@@ -56,14 +57,12 @@ class PassOn:
 
     async def tell(self, request: Command) -> Command | None:
         """The leader's answer; None where it is not found."""
-        try:
+        with suppress(TimeoutError):  # whoever comes next may have it
             async with patience.timeout(_PATIENCE):
                 while not self._following.leads():
                     if (answer := await self._once(request)) is not None:
                         return answer
                     await asyncio.sleep(_AGAIN)
-        except TimeoutError:
-            pass  # whoever comes next may have it
         return None
 
     async def ask(self, conn: Conn, request: Command) -> Command | None:

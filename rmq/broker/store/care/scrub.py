@@ -221,9 +221,8 @@ class Scrub:
             damaged.position = stop
             if reader.unreadable is not None and reader.unreadable.touch(start, stop):
                 reader.passed_over.append(Damage(start, stop))
-            elif reader.half and self._log.gate & Gate.SLAVE:
-                pass  # another broker's log comes in pieces: the next pass has the rest of this record
-            else:
+            elif not (reader.half and self._log.gate & Gate.SLAVE):
+                # Another broker's log comes in pieces: the next pass has the rest of half a record.
                 log.error("commit log is damaged from %d to %d, where it ends", start, stop)
                 found.append(Damage(start, stop))
         for part in reader.passed_over:

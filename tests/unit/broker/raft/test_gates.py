@@ -211,17 +211,23 @@ async def test_what_was_noted_as_committed_is_taken_back_by_nobody_after_a_start
         assert cluster.members[other].store.log.end == end
 
 
+async def away_for_large_messages(cluster: GroupCluster) -> str:
+    """A member that was away while messages of more than a span were sent, and begins to catch up."""
+    leader = await cluster.led_by()
+    away = next(name for name in cluster.names if name != leader)
+    await cluster.kill(away)
+    async with Producer("large", namesrv=cluster.namesrv_addr) as producer:
+        for _ in range(4):
+            await producer.send(Message("Topic", cluster.simulation.random.randbytes(1_500_000)))
+    await cluster.begin(away)
+    return away
+
+
 @in_virtual_time
 async def test_what_is_committed_within_a_record_is_seen_with_the_rest_of_it() -> None:
     """A member that catches up hears of more than it has, and its spans end within records."""
     async with GroupCluster(seed=10) as cluster:
-        leader = await cluster.led_by()
-        away = next(name for name in cluster.names if name != leader)
-        await cluster.kill(away)
-        async with Producer("large", namesrv=cluster.namesrv_addr) as producer:
-            for _ in range(4):
-                await producer.send(Message("Topic", cluster.simulation.random.randbytes(1_500_000)))
-        await cluster.begin(away)
+        away = await away_for_large_messages(cluster)
         seen: list[int] = []
         cluster.driver(away).log.on_committed.append(seen.append)
         await cluster.alike()
@@ -239,13 +245,7 @@ async def test_what_is_committed_within_a_record_is_seen_with_the_rest_of_it() -
 async def test_who_begins_anew_within_a_record_has_the_whole_ones_before_it() -> None:
     """It is elected for these, and counted for these."""
     async with GroupCluster(seed=11) as cluster:
-        leader = await cluster.led_by()
-        away = next(name for name in cluster.names if name != leader)
-        await cluster.kill(away)
-        async with Producer("large", namesrv=cluster.namesrv_addr) as producer:
-            for _ in range(4):
-                await producer.send(Message("Topic", cluster.simulation.random.randbytes(1_500_000)))
-        await cluster.begin(away)
+        away = await away_for_large_messages(cluster)
         driver, store = cluster.driver(away), cluster.members[away].store
         append, refused = store.append_raw, []
 
