@@ -31,8 +31,8 @@ def modules() -> Iterator[Path]:
 
 
 def parsed(text: str) -> ast.AST:
-    """A module's tree. What earlier tests have left may not end meanwhile: Python 3.11 cannot parse within a parse, which
-    the traceback of a task that nobody has awaited does.
+    """A module's tree. What earlier tests have left may not end meanwhile: Python 3.11 cannot parse in a parse, which
+    a task that nobody has awaited does, for its traceback.
     """
     gc.disable()
     try:

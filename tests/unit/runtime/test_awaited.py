@@ -613,3 +613,4 @@ def test_a_program_that_ends_itself_when_it_is_woken_ends(
     with pytest.raises(error):
         run_on(loop, main())
     assert went_on
+    gc.collect()  # the task that nobody has awaited ends here, not in another test
