@@ -125,6 +125,7 @@ class _Puller:
         self._fresh = wanted.fresh
         self._holder = 0
         self._link: Link | None = None
+        self._last_asked = ""
         self._asked: int | None = None
         self._chunk = Chunk(bytearray(), [], 0)
         #: When it was last asked for something, since when nothing has come, and since when its end is too early.
@@ -178,6 +179,8 @@ class _Puller:
             try:
                 self._link = self._brokers.link(address)
                 self._holder = number
+                if address != self._last_asked:
+                    self._last_asked, self._ended_since = address, None  # another has not said it yet
                 return
             except TransportError as error:
                 last = error
@@ -248,7 +251,6 @@ class _Puller:
         if code == ResponseCode.PULL_RETRY_IMMEDIATELY and answer.remark == "FOUND":
             # Java's slave has found them and keeps them back; what it says of the next offset would skip them.
             self._wait(ResponseError(code, "a slave that does not serve reads: slaveReadEnable=false", link.address))
-            self._link, self._holder = None, 0
             return
         header = answer.header(PullMessageResponse)
         offset = self._offset
@@ -262,8 +264,6 @@ class _Puller:
                 self._gone(offset, end, f"the queue ends at {header.max_offset}: its topic was made anew or lost them")
                 return
             self._wait(ResponseError(code, answer.remark, link.address))
-            if self._holder:
-                self._link, self._holder = None, 0  # the master, where there is one again
             return
         if header.next_begin_offset > offset:
             if self._how.filtered:
@@ -313,12 +313,17 @@ class _Puller:
         return now - self._ended_since >= SETTLED
 
     def _wait(self, why: RMQError) -> None:
+        """Let a moment pass; whoever the route then names as the master is asked: another may have been elected.
+
+        :raises RMQError: ``why``, after too long.
+        """
         if self._still_since is None:
             self._still_since = self._waiting_since
         if self._brokers.dial.monotonic() - self._still_since >= self._how.patience:
             raise why
         self._brokers.forget(self._queue)
         self._brokers.dial.sleep(PAUSE)
+        self._link, self._holder = None, 0
 
     def _broken(self, error: TransportError) -> None:
         """The connection is gone: go on from the last whole answer, over a new one."""
@@ -326,8 +331,6 @@ class _Puller:
         self._drop_asked()
         if self._holder and self._link is not None:
             self._brokers.shun(self._link.address)
-        self._link = None
-        self._holder = 0
         self._ended_since = None
         self._wait(error)
 

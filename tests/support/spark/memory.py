@@ -47,9 +47,9 @@ class MemoryBroker:
     allows: int = 6
     seen: list[Command] = field(default_factory=list)
 
-    @property
-    def address(self) -> str:
-        return f"10.0.1.{ord(self.name[-1])}:{10911 + self.number}"
+    def __post_init__(self) -> None:
+        #: It stays, whichever number the broker has later.
+        self.address = f"10.0.1.{ord(self.name[-1])}:{10911 + self.number}"
 
 
 class MemoryCluster:

@@ -117,6 +117,69 @@ def test_a_slave_that_hangs_is_left_alone(cluster: MemoryCluster) -> None:
     assert cluster.now - since < 32
 
 
+REFUSALS = {
+    "keeps back": (ResponseCode.PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE"),
+    "found and kept": (ResponseCode.PULL_RETRY_IMMEDIATELY, "FOUND"),
+    "begins": (ResponseCode.SERVICE_NOT_AVAILABLE, "The broker is starting"),
+    "is busy": (ResponseCode.SYSTEM_BUSY, "too many requests"),
+    "knows no topic": (ResponseCode.TOPIC_NOT_EXIST, "topic[t] not exist"),
+}
+
+
+@pytest.mark.parametrize("refusal", REFUSALS.values(), ids=REFUSALS)
+def test_who_waits_at_a_follower_finds_the_leader_that_is_elected(
+    cluster: MemoryCluster, refusal: tuple[ResponseCode, str]
+) -> None:
+    """slaveReadEnable=false: who follows hands out nothing, for as long as it follows."""
+    cluster.put("t", count=60)
+    next_leader = with_slave(cluster)
+    follower = MemoryBroker("broker-a", number=2)
+    follower.queues = next_leader.queues
+    leader, cluster.brokers = cluster.broker, [cluster.broker, follower]
+    since, plain = cluster.now, cluster._code_11
+
+    def pull(broker: MemoryBroker, request: Command, ext: dict[str, str | None]) -> Command:
+        reply = plain(broker, request, ext)
+        if broker is follower:
+            assert reply.ext is not None
+            reply.code, reply.remark, reply.body = *refusal, b""
+            reply.ext["nextBeginOffset"] = ext["queueOffset"]
+        return reply
+
+    def before(broker: MemoryBroker, request: Command) -> None:
+        if request.code == RequestCode.PULL_MESSAGE and broker is leader and broker.up:
+            broker.up = False
+            raise ConnectionResetError
+        if cluster.now > since + 5 and next_leader.number:
+            next_leader.number = 0
+            cluster.brokers = [next_leader, follower]
+
+    cluster._code_11 = pull  # type: ignore[method-assign]
+    cluster.before = before
+    assert pulled(cluster, Range(QUEUE, 0, 60)) == 60
+    assert cluster.now - since < 6
+
+
+def test_a_leader_that_was_deposed_ends_nothing(cluster: MemoryCluster) -> None:
+    """It goes on as a follower, behind the next leader: where its queue ends is no word on what there is."""
+    cluster.put("t", count=60)
+    leader, next_leader = cluster.broker, with_slave(cluster)
+    queue = next_leader.queues["t", 0]
+    whole, queue.records = queue.records, queue.records[:20]
+    leader.queues["t", 0].records = queue.records
+    since = cluster.now
+
+    def before(broker: MemoryBroker, request: Command) -> None:
+        if cluster.now > since + 1.5:
+            leader.number, next_leader.number = 1, 0
+        if cluster.now > since + 3:
+            queue.records = whole  # the next one has its time, too, to show what is committed
+
+    cluster.before = before
+    assert pulled(cluster, Range(QUEUE, 0, 60)) == 60
+    assert cluster.now - since < 4
+
+
 @pytest.mark.parametrize("code", [ResponseCode.SYSTEM_ERROR, ResponseCode.INVALID_PARAMETER])
 def test_a_queue_that_the_topic_has_no_more_is_a_loss(cluster: MemoryCluster, code: ResponseCode) -> None:
     """readQueueNums made smaller under an open batch: without saying so the batch could never end."""
