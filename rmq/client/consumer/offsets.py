@@ -14,7 +14,7 @@ from rmq.protocol import fastjson
 from rmq.protocol.bodies.offset import LocalOffsetTable
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
-from rmq.protocol.errors import ClientError, ResponseError, RMQError, StoreError
+from rmq.protocol.errors import ClientError, ConnectFailed, ResponseError, RMQError, StoreError, TransportError
 from rmq.protocol.headers.offset import (
     QueryConsumerOffsetRequest,
     QueryConsumerOffsetResponse,
@@ -106,6 +106,12 @@ class RemoteBrokerOffsetStore(Table):
         self._group = group
         #: The last offsets could not be kept.
         self._failing = False
+        #: Brokers and topics that have been told an offset, and said so.
+        self._begun: set[tuple[str, str]] = set()
+
+    def remove(self, queue: MessageQueue) -> None:
+        super().remove(queue)
+        self._begun.discard((queue.broker_name, queue.topic))
 
     async def read(self, queue: MessageQueue) -> int:
         address, _ = await self._instance.find_reader(queue)
@@ -128,10 +134,12 @@ class RemoteBrokerOffsetStore(Table):
         return offset
 
     async def persist(self, queues: Iterable[MessageQueue], *, wait: bool = False) -> RMQError | None:
-        calls = [
-            self._commit(queue, self._offsets[queue], wait) for queue in queues if self._offsets.get(queue, -1) >= 0
-        ]
-        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        together: dict[tuple[str, str], dict[MessageQueue, int]] = {}
+        for queue in queues:
+            if (offset := self.known(queue)) >= 0:
+                together.setdefault((queue.broker_name, queue.topic), {})[queue] = offset
+        calls = [self._commit_topic(where, offsets, wait) for where, offsets in together.items()]
+        outcomes = [outcome for each in await asyncio.gather(*calls) for outcome in each]
         failed = [outcome for outcome in outcomes if isinstance(outcome, RMQError)]
         for outcome in outcomes:
             if isinstance(outcome, BaseException) and outcome not in failed:
@@ -154,6 +162,32 @@ class RemoteBrokerOffsetStore(Table):
         if outcomes:
             self._failing = bool(failed)
         return failed[0] if failed else None
+
+    async def _commit_topic(
+        self, where: tuple[str, str], offsets: dict[MessageQueue, int], wait: bool
+    ) -> list[BaseException | None]:
+        """Commit offsets of a broker's queues of one topic. :returns: for each why it was not kept.
+
+        The first that is waited for goes before the others. A Java broker, which has threads for them, begins the
+        group's table of the topic anew for each of the first that come at once, and loses those of the others.
+        """
+        if not wait or where in self._begun:
+            return await self._commit_each(offsets, wait)
+        first = next(iter(offsets))
+        (outcome,) = await self._commit_each({first: offsets.pop(first)}, wait)
+        if outcome is None:
+            self._begun.add(where)
+        if isinstance(outcome, ConnectFailed):
+            return [outcome] * (1 + len(offsets))
+        # Of queues that went meanwhile the offsets are kept already, and who does not answer is not waited for twice.
+        others = {queue: self._offsets[queue] for queue in offsets if queue in self._offsets}
+        silent = isinstance(outcome, TransportError)
+        outcomes = await self._commit_each(others, wait and not silent)
+        return [outcome, *([outcome] * len(others) if silent else outcomes)]
+
+    async def _commit_each(self, offsets: dict[MessageQueue, int], wait: bool) -> list[BaseException | None]:
+        calls = [self._commit(queue, offset, wait) for queue, offset in offsets.items()]
+        return await asyncio.gather(*calls, return_exceptions=True)
 
     async def _commit(self, queue: MessageQueue, offset: int, wait: bool) -> None:
         address, _ = await self._instance.find_reader(queue)

@@ -394,10 +394,15 @@ class Brokers:
             )
             for queue, offset in offsets.items()
         ]
-        commands = [Command.request(RequestCode.UPDATE_CONSUMER_OFFSET, header) for header in headers]
-        for reply in self.ask(address, commands):
-            if reply.code != ResponseCode.SUCCESS:
-                raise ResponseError(reply.code, reply.remark, address)
+        # The first of a topic alone: of first offsets that come at once a Java broker, which has threads for them,
+        # keeps one and loses the others.
+        first = {header.topic: header for header in reversed(headers)}
+        others = [header for header in headers if header is not first[header.topic]]
+        for some in filter(None, ([*first.values()], others)):
+            commands = [Command.request(RequestCode.UPDATE_CONSUMER_OFFSET, header) for header in some]
+            for reply in self.ask(address, commands):
+                if reply.code != ResponseCode.SUCCESS:
+                    raise ResponseError(reply.code, reply.remark, address)
 
     def _announce(self, address: str, wrapped: str, queues: Iterable[MessageQueue]) -> None:
         """Show the group to a master for a moment: mqadmin finds a group by the retry topic that this makes.

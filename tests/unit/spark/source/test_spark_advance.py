@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -294,6 +295,25 @@ def test_the_group_is_told_and_shown_but_never_in_the_way(cluster: MemoryCluster
     further = one.latest(end)
     one.report(further)
     assert places(further) == [6]
+
+
+def test_the_first_offset_of_a_topic_is_told_alone(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Java broker loses of first ones that come at once."""
+    told: list[list[tuple[str | None, str | None]]] = []
+    ask = Brokers.ask
+
+    def asked(brokers: Brokers, address: str, commands: Sequence[Command]) -> list[Command]:
+        offsets = [each.ext or {} for each in commands if each.code == RequestCode.UPDATE_CONSUMER_OFFSET]
+        told.append([(each["topic"], each["queueId"]) for each in offsets])
+        return ask(brokers, address, commands)
+
+    monkeypatch.setattr(Brokers, "ask", asked)
+    cluster.create("t", 3)
+    cluster.create("u", 1)
+    one = stream(cluster, topic="t,u", groupId="g")
+    one.report(one.initial())
+    first, others = (sorted(each) for each in told if each)
+    assert (first, others) == ([("t", "0"), ("u", "0")], [("t", "1"), ("t", "2")])
 
 
 def test_without_a_group_nothing_is_told(cluster: MemoryCluster) -> None:
