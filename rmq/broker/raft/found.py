@@ -1,7 +1,7 @@
 """What a start finds in its store of another kind of broker: the log of Java's DLedger, or a group's folder.
 
-A plain broker that begins with a member's store leaves a file ``plain`` in the folder ``raft``, one JSON object:
-``end``, where the log ended then. The group knows nothing of what is stored behind that, and would take it back.
+A plain broker that begins with a member's store leaves a file ``plain`` in the folder ``raft``, one JSON object with a
+sum (:mod:`rmq.broker.raft.kept_file`): ``end``, where the log ended then. The group knows nothing of what is stored behind that, and would take it back.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from __future__ import annotations
 import logging
 import os
 
-import orjson
-
+from rmq.broker.raft import kept_file
 from rmq.broker.raft.sidecar import FOLDER
 from rmq.broker.store.refusal import unusable
 from rmq.protocol.errors import StoreError
@@ -67,7 +66,7 @@ def left(files: Files, root: str, end: int) -> None:
     path = os.path.join(folder, _PLAIN)
     try:
         if _has_files(files, folder) and not files.exists(path):
-            files.write_atomic(path, orjson.dumps({"end": end}))
+            files.write_atomic(path, kept_file.encode({"end": end}))
     except OSError as error:
         raise unusable(root, error) from error
 
@@ -83,7 +82,7 @@ def returned(files: Files, root: str, end: int) -> None:
         if not files.exists(path):
             return
         try:
-            was = int(orjson.loads(files.read(path))["end"])
+            was = int(kept_file.decode(files.read(path))["end"])
         except (ValueError, TypeError, KeyError):
             raise StoreError(f"{path} does not say what a plain broker leaves there: restore it") from None
         if was != end:
@@ -117,7 +116,7 @@ def committed(files: Files, root: str) -> int | None:
     try:
         if is_members(files, root):
             path = os.path.join(folder, "commit")
-            return int(orjson.loads(files.read(path))["end"]) if files.exists(path) else 0
+            return int(kept_file.decode(files.read(path))["end"]) if files.exists(path) else 0
     except (OSError, ValueError, TypeError, KeyError) as error:
         log.warning("how far the log was committed is not known: %s: %s", folder, error)
     return None

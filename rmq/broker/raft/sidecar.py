@@ -1,6 +1,6 @@
 """What a member keeps beside the log, in the folder ``raft`` of its store.
 
-Every file is small, one JSON object, and replaced as a whole, synced::
+Every file is small, one JSON object with a sum (:mod:`rmq.broker.raft.kept_file`), and replaced as a whole, synced::
 
     file      content
     vote      {"term": the highest seen, "vote": whom this member has voted for in it, or null, "returning": it has
@@ -26,8 +26,7 @@ import os
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
-import orjson
-
+from rmq.broker.raft import kept_file
 from rmq.broker.raft.met import Met
 from rmq.protocol.errors import StoreError
 from rmq.raft.position import Position
@@ -170,15 +169,17 @@ class Sidecar:
         try:
             if not await self._offload(self._files.exists, path):
                 return None
-            found = orjson.loads(await self._offload(self._files.read, path))
-        except (OSError, ValueError) as error:
+            return kept_file.decode(await self._offload(self._files.read, path))
+        except OSError as error:
             raise StoreError(f"{path} cannot be read: {error}") from error
-        if not isinstance(found, dict):
-            raise StoreError(f"{path} is not what a member keeps: restore it")
-        return found
+        except ValueError as error:
+            raise StoreError(
+                f"{path} is damaged, and with it what this member has promised the others: {error}; start it with an "
+                "empty store, and it gets everything from them (docs/failover.md)"
+            ) from None
 
     async def _write(self, name: str, content: dict[str, Any]) -> dict[str, Any]:
-        await self._offload(self._replace, self._path(name), orjson.dumps(content))
+        await self._offload(self._replace, self._path(name), kept_file.encode(content))
         return content
 
     def _replace(self, path: str, content: bytes) -> None:
