@@ -1,12 +1,18 @@
-"""One member of a group: elections, and what a follower takes. A leader's own state is in :mod:`rmq.raft.leading`."""
+"""One member of a group: what happens to it, and what role that gives it.
+
+What it does is in three: :mod:`~rmq.raft.election` is who is to lead, :mod:`~rmq.raft.log` what it has of the log, and
+:mod:`~rmq.raft.leading` what it knows of the others while it leads.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from rmq.protocol.errors import ReplicationError
-from rmq.raft.effects import Became, Begin, Commit, Cut, Effect, Reset, Role, Save, Send, Write
+from rmq.raft.effects import Became, Effect, Role, Send
+from rmq.raft.election import Election
 from rmq.raft.leading import Follower, Leading
+from rmq.raft.log import RaftLog
 from rmq.raft.members import Members
 from rmq.raft.messages import Admit, Append, AppendReply, Install, Message, TimeoutNow, VoteReply, VoteRequest
 from rmq.raft.position import LogsParted, Position, TermPath
@@ -46,29 +52,27 @@ class RaftNode:
             raise LogsParted(f"the log has term {path.last.term}, and {term} was kept as the highest that was seen")
         self.members = members
         self.path = path
-        self.term = term
-        self.vote = vote
-        self.returning = returning
         self.role = Role.FOLLOWER
         self.leader: str | None = None
-        #: Everything before it stays for ever; found out anew after a start.
-        self.commit = path.start
-        #: What is durable of the log, in whole records: what it is elected for, and what is counted. The log is as its
-        #: leader's up to ``_same``.
-        self._stored = path.last
-        self._same: Position | None = None
+        self._effects: list[Effect] = []
+        self._log = RaftLog(path, self._do)
+        self._election = Election(members, term, vote, now, draw, returning, self._do)
+        self._leading: Leading | None = None
         #: The latest ``asked`` of this leader that has come: the answers give it back.
         self._latest_asked = 0
-        self._leading: Leading | None = None
-        self._votes: set[str] = set()
-        self._draw = draw
         self._whole = whole
-        self._heard = now - members.election
-        self._campaign_at = 0.0
-        self._effects: list[Effect] = []
-        self._rest(now)
 
     # -- what it is asked
+
+    @property
+    def term(self) -> int:
+        """The highest that it has seen, in which it has this role."""
+        return self._election.term
+
+    @property
+    def commit(self) -> int:
+        """Everything before it stays for ever; found out anew after a start."""
+        return self._log.commit
 
     @property
     def takes_messages(self) -> bool:
@@ -79,7 +83,7 @@ class RaftNode:
     def due(self) -> float:
         """When :meth:`tick` is to be called."""
         if self._leading is None:
-            return self._campaign_at
+            return self._election.due
         leading = self._leading
         due = min(leading.heartbeat_at, leading.quorum_at)
         return due if leading.heir is None else min(due, leading.heir_until)
@@ -111,22 +115,17 @@ class RaftNode:
         """To whom a leader is giving the lead."""
         return None if self._leading is None else self._leading.heir
 
-    @property
-    def votes(self) -> bool:
-        """Whether this one elects, may be elected, and is counted."""
-        return self.members.votes and not self.returning
-
     # -- events
 
     def tick(self, now: float) -> list[Effect]:
         """Time has passed."""
         leading = self._leading
         if leading is None:
-            if now >= self._campaign_at:
-                if self.votes:
+            if now >= self._election.due:
+                if self._election.votes:
                     self._ask_around(now)
                 else:
-                    self._lose_leader(now)
+                    self._follow(self.term, None, now)
             return self._taken()
         if leading.heir is not None and now >= leading.heir_until:
             leading.heir = None
@@ -150,12 +149,13 @@ class RaftNode:
         :raises LogsParted: it says what no member could say.
         :raises ReplicationError: nobody can have come to its term; it is as if it had not come.
         """
-        if message.term - self.term > _TERMS:
+        ahead = message.term - self._election.term
+        if ahead > _TERMS:
             raise ReplicationError(f"term {message.term} is so far ahead of {self.term} that no election has begun it")
-        if message.source in self.members.others and self._is_of_this_term(message, now):
+        if message.source in self.members.others and (ahead == 0 or self._is_to_be_heard(message, now)):
             match message:
                 case VoteRequest():
-                    self._on_vote_request(message, now)
+                    self._election.answer(message, self._log.stored, now)
                 case VoteReply():
                     self._on_vote_reply(message, now)
                 case Append():
@@ -186,8 +186,7 @@ class RaftNode:
 
     def stored(self, at: Position) -> list[Effect]:
         """The log is durable up to a position where a record ends. What was cut away since is nothing."""
-        if self.path.contains(at) and at > self._stored:
-            self._stored = self.path.through(at)
+        if self._log.store(at):
             self._tell_stored()
         return self._taken()
 
@@ -196,9 +195,8 @@ class RaftNode:
 
         A leader that is gone is waited for no longer. Others are asked first, and say no while they hear it.
         """
-        if self.role is Role.FOLLOWER and member == self.leader and self.votes:
-            self._heard = now - self.members.election
-            self._campaign_at = min(self._campaign_at, now + self.members.heartbeat * self._draw())
+        if self.role is Role.FOLLOWER and member == self.leader and self._election.votes:
+            self._election.lost(now)
         return self._taken()
 
     def returns(self, number: int) -> None:
@@ -206,18 +204,14 @@ class RaftNode:
 
         :param number: of this one; the driver has kept it.
         """
-        self.returning = number
+        self._election.returning = number
 
     def deleted(self, start: int) -> None:
         """Retention has deleted what comes before ``start``.
 
         :raises LogsParted: that is not committed.
         """
-        if start > self.commit:
-            raise LogsParted(f"the log is committed up to {self.commit}, and was deleted up to {start}")
-        self.path.forget(start)
-        # It was committed by what others have stored, and is gone here: nothing of it is stored later.
-        self._stored = max(self._stored, self.path.first)
+        self._log.forget(start)
 
     def transfer(self, to: str, now: float) -> list[Effect]:
         """Give the lead to another voter, if it takes it within the time of an election; else it stays."""
@@ -234,18 +228,13 @@ class RaftNode:
     def _do(self, effect: Effect) -> None:
         self._effects.append(effect)
 
-    def _save(self) -> None:
-        self._do(Save(self.term, self.vote, self.returning))
-
     def _send(self, to: str, message: Message) -> None:
-        self._do(Send(to, message))
+        self._effects.append(Send(to, message))
 
     # -- terms and roles
 
-    def _is_of_this_term(self, message: Message, now: float) -> bool:
-        """Whether there is more to do than to compare terms."""
-        if message.term == self.term:
-            return True
+    def _is_to_be_heard(self, message: Message, now: float) -> bool:
+        """Whether there is more to do about a message of another term than to compare terms."""
         if message.term > self.term:
             if isinstance(message, VoteRequest) and not message.told and self._is_led(now):
                 return False  # a leader is there: who does not hear it must not depose it
@@ -262,20 +251,19 @@ class RaftNode:
         return False
 
     def _is_led(self, now: float) -> bool:
-        return self._leading is not None or (self.leader is not None and now - self._heard < self.members.election)
+        return self._leading is not None or (self.leader is not None and self._election.hears(now))
 
     def _follow(self, term: int, leader: str | None, now: float) -> None:
         if term > self.term:
-            self.term, self.vote = term, None
-            self._save()
-            self._same = None
-            self._latest_asked = 0
+            self._election.follow(term)
+            self._new_term()
         self._become(Role.FOLLOWER, leader)
-        self._rest(now)
+        self._election.rest(now)
 
-    def _lose_leader(self, now: float) -> None:
-        self._become(Role.FOLLOWER, None)
-        self._rest(now)
+    def _new_term(self) -> None:
+        """What was known of who led is nothing any more."""
+        self._log.new_term()
+        self._latest_asked = 0
 
     def _become(self, role: Role, leader: str | None) -> None:
         changed = (role, leader) != (self.role, self.leader) or (role is Role.LEADER and self._leading is None)
@@ -285,45 +273,34 @@ class RaftNode:
         if changed:
             self._do(Became(role, self.term, leader))
 
-    def _rest(self, now: float) -> None:
-        """Wait for a leader."""
-        self._campaign_at = now + self.members.election * (1 + self._draw())
-
     # -- elections
 
     def _ask_around(self, now: float) -> None:
         """Would I be elected? A member that was cut off comes back without a higher term than the others have."""
         self._become(Role.PRE_CANDIDATE, None)
-        self._request_votes(VoteRequest(self.term + 1, self.members.me, self._stored, True), now)
+        if self._election.ask(self._log.stored, now, pre=True):
+            self._campaign(now)
 
     def _campaign(self, now: float, *, told: bool = False) -> None:
-        self.term += 1
-        self.vote = self.members.me
-        self._same = None
-        self._latest_asked = 0
-        self._save()
+        self._election.stand()
+        self._new_term()
         self._become(Role.CANDIDATE, None)
-        self._request_votes(VoteRequest(self.term, self.members.me, self._stored, False, told), now)
+        if self._election.ask(self._log.stored, now, pre=False, told=told):
+            self._lead(now)
 
-    def _request_votes(self, request: VoteRequest, now: float) -> None:
-        self._rest(now)
-        self._votes = {self.members.me}
-        if len(self._votes) >= self.members.majority:
-            self._won(request.pre, now)
+    def _on_vote_reply(self, reply: VoteReply, now: float) -> None:
+        if self.role is not (Role.PRE_CANDIDATE if reply.pre else Role.CANDIDATE) or not self._election.wins(reply):
             return
-        for one in self.members.voters:
-            if one != self.members.me:
-                self._send(one, request)
-
-    def _won(self, pre: bool, now: float) -> None:
-        if pre:
+        if reply.pre:
             self._campaign(now)
-            return
+        else:
+            self._lead(now)
+
+    def _lead(self, now: float) -> None:
         # It was elected for what it has stored; half a record, or what is not durable yet, nobody has counted.
-        before = self._stored
-        self._cut(before)
-        self._stored = self.path.begin(self.term)
-        self._do(Begin(self._stored))
+        before = self._log.stored
+        self._log.cut(before)
+        self._log.begin(self.term)
         leading = Leading(self.members, self.term, self.path, before, now, self._whole)
         self._become(Role.LEADER, self.members.me)
         self._leading = leading
@@ -332,28 +309,8 @@ class RaftNode:
             self._send(one, leading.first(one, self.commit))
         self._count()
 
-    def _on_vote_request(self, request: VoteRequest, now: float) -> None:
-        members = self.members
-        free = request.term > self.term if request.pre else self.vote in (None, request.source)
-        granted = self.votes and free and request.last >= self._stored
-        if granted and not request.pre:
-            if self.vote is None:
-                self.vote = request.source
-                self._save()
-            self._rest(now)
-        term = request.term if granted else self.term
-        self._send(request.source, VoteReply(term, members.me, granted, request.pre))
-
-    def _on_vote_reply(self, reply: VoteReply, now: float) -> None:
-        asking = Role.PRE_CANDIDATE if reply.pre else Role.CANDIDATE
-        term = self.term + 1 if reply.pre else self.term
-        if reply.granted and self.role is asking and reply.term == term and reply.source in self.members.voters:
-            self._votes.add(reply.source)
-            if len(self._votes) >= self.members.majority:
-                self._won(reply.pre, now)
-
     def _on_timeout_now(self, now: float) -> None:
-        if self.votes and self.role is Role.FOLLOWER:
+        if self._election.votes and self.role is Role.FOLLOWER:
             self._campaign(now, told=True)
 
     # -- following
@@ -362,10 +319,32 @@ class RaftNode:
         source = message.source
         if self._leading is not None:
             raise LogsParted(f"{source} and {self.members.me} both lead in term {self.term}")
-        self._heard = now
-        self._become(Role.FOLLOWER, source)
-        self._rest(now)
+        if source != self.leader:
+            self._become(Role.FOLLOWER, source)
+        self._election.heard(now)
         self._latest_asked = max(self._latest_asked, message.asked)
+
+    def _on_append(self, message: Append, now: float) -> None:
+        self._led_by(message, now)
+        if self._log.take(message):
+            self._tell_stored()
+        else:
+            nearest = self.path.nearest(message.before)
+            self._reply(message.source, rejected=message.before, nearest=nearest)
+
+    def _on_install(self, message: Install, now: float) -> None:
+        self._led_by(message, now)
+        if self._log.install(message):
+            self._tell_stored()
+        else:  # it is asked for what follows what is committed
+            self._reply(message.source, rejected=message.at, nearest=self.path.behind(self.commit))
+
+    def _tell_stored(self) -> None:
+        """The leader may count what is both its own and stored here."""
+        if self._leading is not None:
+            self._count()
+        elif self.leader is not None and (match := self._log.match) is not None:
+            self._reply(self.leader, match=match)
 
     def _reply(
         self,
@@ -375,75 +354,13 @@ class RaftNode:
         rejected: Position | None = None,
         nearest: Position | None = None,
     ) -> None:
-        self._send(
-            to,
-            AppendReply(self.term, self.members.me, match, rejected, nearest, self._latest_asked, self.returning),
-        )
-
-    def _on_append(self, message: Append, now: float) -> None:
-        self._led_by(message, now)
-        path, before, after = self.path, message.before, message.after
-        goes_on = before == path.last  # as nearly always: nothing of it is here
-        if not goes_on and not path.contains(before):
-            nearest = path.nearest(before)
-            self._reply(message.source, rejected=before, nearest=nearest)
-            return
-        if after != before and (goes_on or not path.contains(after)):
-            # All that it has of the span stays, so that a message that was overtaken takes nothing away.
-            keep = before
-            if not goes_on:
-                if path.contains(Position(after.term, before.end)):
-                    keep = path.nearest(after) or before
-                self._cut(keep)
-            if after.term > keep.term:
-                self._do(Begin(path.begin(after.term)))
-                self._stored = path.through(self._stored)
-            if after.end > keep.end:
-                path.grow(after.end)
-                self._do(Write(keep.end, after, message.data[keep.end - before.end :]))
-        self._is_same(after, message.commit)
-
-    def _cut(self, keep: Position) -> None:
-        if keep == self.path.last:
-            return
-        if keep.end < self.commit:
-            raise LogsParted(f"a leader takes back what is committed: the log from {keep} up to {self.commit}")
-        self.path.cut(keep)
-        self._stored = min(self._stored, keep)
-        self._do(Cut(keep))
-
-    def _on_install(self, message: Install, now: float) -> None:
-        self._led_by(message, now)
-        path, at = self.path, message.at
-        if not path.contains(at):
-            if at.end < self.commit:
-                # What it begins with has been here, and was deleted: it is asked for what follows what is committed.
-                self._reply(message.source, rejected=at, nearest=path.behind(self.commit))
-                return
-            path.reset(at)
-            self._stored = at
-            self._do(Reset(at))
-        self._is_same(at, message.commit)
-
-    def _is_same(self, at: Position, commit: int) -> None:
-        """The log is the leader's up to here."""
-        if self._same is None or at > self._same:
-            self._same = at
-        self._committed(min(commit, self._same.end))
-        self._tell_stored()
-
-    def _tell_stored(self) -> None:
-        """The leader may count what is both its own and stored here."""
-        if self._leading is not None:
-            self._count()
-        elif self.leader is not None and self._same is not None:
-            self._reply(self.leader, match=min(self._stored, self._same))
+        me, election = self.members.me, self._election
+        self._send(to, AppendReply(election.term, me, match, rejected, nearest, self._latest_asked, election.returning))
 
     def _on_admit(self, message: Admit) -> None:
-        if self.returning and message.returning == self.returning and message.source == self.leader:
-            # The lost disk may have voted in this term, and not for who leads in it.
-            self.returning, self.vote = 0, message.source
-            self._save()
+        election = self._election
+        if election.returning and message.returning == election.returning and message.source == self.leader:
+            election.admit(message.source)
             self._tell_stored()
 
     # -- leading
@@ -464,12 +381,7 @@ class RaftNode:
 
     def _count(self) -> None:
         if self._leading is not None:
-            self._committed(self._leading.committed(self._stored))
-
-    def _committed(self, end: int) -> None:
-        if end > self.commit:
-            self.commit = end
-            self._do(Commit(end))
+            self._log.committed(self._leading.committed(self._log.stored))
 
     def _send_spans(self, to: str | None = None) -> None:
         leading = self._leading

@@ -301,12 +301,13 @@ def test_a_member_without_its_disk_is_counted_when_it_has_everything_and_everybo
     group.away = {"c"}
     group.run(0.6)
     assert bytes(group.logs["b"]) == b"0123456789"
-    assert group.nodes["b"].returning == 7  # c may lead already, by a vote of the disk that is lost
+    assert group.nodes["b"]._election.returning == 7  # c may lead already, by a vote of the disk that is lost
     group.say("a", b"more")
     assert group.commits["a"] == 10
     group.away = set()
     group.run(0.6)
-    assert (group.nodes["b"].returning, group.nodes["b"].vote, group.commits["a"]) == (0, "a", 14)
+    election = group.nodes["b"]._election
+    assert (election.returning, election.vote, group.commits["a"]) == (0, "a", 14)
     group.away = {"a"}
     group.run(5)
     assert group.leaders == ["b"]
@@ -346,7 +347,7 @@ def test_a_member_that_has_lost_its_last_writes_is_told_them_again() -> None:
     node = group.nodes["b"]
     del group.logs["b"][4:]
     path = TermPath(node.path.starts, 0, 4)
-    group.nodes["b"] = RaftNode(node.members, path, node.term, node.vote, group.time, lambda: 0.5)
+    group.nodes["b"] = RaftNode(node.members, path, node.term, node._election.vote, group.time, lambda: 0.5)
     group.wire.clear()
     before = len(group.done["a"])
     group.run(0.6)

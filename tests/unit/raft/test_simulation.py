@@ -10,7 +10,9 @@ from collections.abc import Callable
 
 import pytest
 
+from rmq.raft.election import Election
 from rmq.raft.leading import Leading
+from rmq.raft.log import RaftLog
 from rmq.raft.messages import Append, AppendReply, Install, VoteRequest
 from rmq.raft.node import RaftNode
 from rmq.raft.position import LogsParted, Position
@@ -43,44 +45,40 @@ def test_a_member_that_has_deleted_all_that_is_committed_says_so(seed: int) -> N
 
 def forgotten_cut(patch: pytest.MonkeyPatch) -> None:
     """What a leader takes back stays."""
-    patch.setattr(RaftNode, "_cut", lambda self, keep: None)
+    patch.setattr(RaftLog, "cut", lambda self, keep: None)
 
 
 def any_log_will_do(patch: pytest.MonkeyPatch) -> None:
     """Votes for who has less."""
-    on_vote_request = RaftNode._on_vote_request
+    answer = Election.answer
 
-    def believing(self: RaftNode, request: VoteRequest, now: float) -> None:
-        stored, self._stored = self._stored, Position(0, 0)
-        on_vote_request(self, request, now)
-        self._stored = stored
+    def believing(self: Election, request: VoteRequest, stored: Position, now: float) -> None:
+        answer(self, request, Position(0, 0), now)
 
-    patch.setattr(RaftNode, "_on_vote_request", believing)
+    patch.setattr(Election, "answer", believing)
 
 
 def a_longer_log_will_do(patch: pytest.MonkeyPatch) -> None:
     """Votes for who has more bytes, of an earlier term."""
-    on_vote_request = RaftNode._on_vote_request
+    answer = Election.answer
 
-    def counting(self: RaftNode, request: VoteRequest, now: float) -> None:
-        stored = self._stored
-        self._stored = Position(0 if request.last.end >= stored.end else request.last.term + 1, stored.end)
-        on_vote_request(self, request, now)
-        self._stored = stored
+    def counting(self: Election, request: VoteRequest, stored: Position, now: float) -> None:
+        stored = Position(0 if request.last.end >= stored.end else request.last.term + 1, stored.end)
+        answer(self, request, stored, now)
 
-    patch.setattr(RaftNode, "_on_vote_request", counting)
+    patch.setattr(Election, "answer", counting)
 
 
 def two_votes(patch: pytest.MonkeyPatch) -> None:
     """A vote is forgotten as soon as it is given."""
-    on_vote_request = RaftNode._on_vote_request
+    answer = Election.answer
 
-    def forgetful(self: RaftNode, request: VoteRequest, now: float) -> None:
+    def forgetful(self: Election, request: VoteRequest, stored: Position, now: float) -> None:
         if not request.pre:
             self.vote = None
-        on_vote_request(self, request, now)
+        answer(self, request, stored, now)
 
-    patch.setattr(RaftNode, "_on_vote_request", forgetful)
+    patch.setattr(Election, "answer", forgetful)
 
 
 def a_minority_decides(patch: pytest.MonkeyPatch) -> None:
@@ -95,13 +93,13 @@ def a_minority_decides(patch: pytest.MonkeyPatch) -> None:
 
 def what_is_not_the_same_is_committed(patch: pytest.MonkeyPatch) -> None:
     """The leader's commit is believed of a log that may be another one."""
-    is_same = RaftNode._is_same
+    is_same = RaftLog._is_same
 
-    def believing(self: RaftNode, at: Position, commit: int) -> None:
+    def believing(self: RaftLog, at: Position, commit: int) -> None:
         is_same(self, at, commit)
-        self._committed(min(commit, self.path.end))
+        self.committed(min(commit, self.path.end))
 
-    patch.setattr(RaftNode, "_is_same", believing)
+    patch.setattr(RaftLog, "_is_same", believing)
 
 
 def what_an_earlier_term_left_is_counted(patch: pytest.MonkeyPatch) -> None:
@@ -143,7 +141,7 @@ def to_ask_begins_a_term(patch: pytest.MonkeyPatch) -> None:
 
     def higher(self: RaftNode, now: float) -> None:
         ask_around(self, now)
-        self.term += 1
+        self._election.term += 1
 
     patch.setattr(RaftNode, "_ask_around", higher)
 
