@@ -1,26 +1,13 @@
-"""What a leader tells of its appends: a follower's queues and index get it as it is, and nothing that does not fit."""
+"""What a leader tells of its appends: a follower has it in queues and index as it is, once it is committed."""
 
 from __future__ import annotations
 
 import asyncio
-import random
-import struct
-from collections.abc import Callable, Sequence
-from zlib import crc32
 
-import pytest
-
-from rmq.broker.raft.wire import SpanTold, encode
-from rmq.broker.replication.wire import LARGEST_BODY
-from rmq.broker.store.index.file import INDEX_ENTRY
-from rmq.broker.store.log.append import pack
 from rmq.broker.store.log.gate import Gate
-from rmq.broker.store.state import Queue
-from rmq.broker.store.told import LONGEST, Told, ToldQueue
-from rmq.protocol.errors import ReplicationError
 from rmq.testing.simloop import run
-from tests.support.scenes.store import HOST, die, put, small
-from tests.support.scenes.told import MADE, WRONG, Pair, begun
+from tests.support.scenes.store import HOST, die, small
+from tests.support.scenes.told import MADE, Pair, begun
 
 
 def test_what_is_told_is_put_as_it_is() -> None:
@@ -60,23 +47,6 @@ def test_hosts_and_names_of_every_length() -> None:
             pair.send(start)
             pair.tell()
         await pair.alike()
-        await pair.close()
-
-    run(main())
-
-
-def test_of_few_messages_nothing_is_told() -> None:
-    async def main() -> None:
-        pair = await Pair.made()
-        assert pair.leader._telling is not None
-        pair.leader._telling.fewest = 8
-        pair.append(7)
-        assert pair.told == []
-        start = pair.leader.log.end
-        pair.append(8)
-        assert [told.start for told in pair.told] == [start]
-        pair.tell()
-        await pair.alike(pair.leader.log.end - start)
         await pair.close()
 
     run(main())
@@ -134,147 +104,6 @@ def test_who_is_told_of_a_part_reads_the_rest() -> None:
         kept = sum(told.end - told.start for told in pair.told)
         pair.tell()
         await pair.alike(kept)
-        await pair.close()
-
-    run(main())
-
-
-def told_at(start: int, *, size: int = 100) -> tuple[Told, bytes]:
-    """Nine messages in three queues, with two keys each, at a commit-log offset."""
-    queues = [Queue("T", number) for number in range(3)]
-    puts = [put(queues[number * 5 % 3], bytes([number]) * size) for number in range(9)]
-    packed = pack(puts, (start, 1 << 20, 1 << 20), 5)
-    keys = b"".join(INDEX_ENTRY.pack(n * 77, offset, 0, 0) for n, (_, offset) in enumerate(packed.offsets * 2))
-    keys = b"".join(sorted((keys[at : at + 20] for at in range(0, len(keys), 20)), key=lambda key: key[4:12]))
-    (data,) = packed.pieces
-    told = [ToldQueue(queue.topic, queue.id, queue.next, entries) for queue, entries, *_ in packed.deltas]
-    return Told(start, start + len(data), 5, crc32(data), told, keys), data
-
-
-@pytest.mark.parametrize("around", [1 << 31, 1 << 32, 3 << 31, 1 << 40, 1 << 61])
-def test_offsets_of_any_length(around: int) -> None:
-    """Half of one may be what the other's is."""
-    _, data = told_at(0)
-    for start in (around - len(data) - 1, around - len(data), around, around + 1):
-        told, data = told_at(start)
-        assert told.is_near
-        assert told.has_good_keys()
-        assert told.fits(data)
-        for away in (1, 1 << 24, 1 << 31, 1 << 32, 1 << 40):
-            other = told._replace(start=start + away, end=told.end + away)
-            assert not other.has_good_keys()
-            assert not other.fits(data)
-    for start in (around - len(data) + 1, around - 1):
-        told, data = told_at(start)
-        assert not told.is_near
-        assert not told.fits(data)
-
-
-def _places(told: Told) -> list[tuple[int, int]]:
-    """Offset and size of each record, by queues."""
-    return [place for queue in told.queues for place in struct.iter_unpack(">qi8x", queue.entries)]
-
-
-def _with_places(told: Told, places: Sequence[Sequence[int]]) -> Told:
-    entries = b"".join(struct.pack(">qiq", *place, 0) for place in places)
-    queues = []
-    for queue in told.queues:
-        size = len(queue.entries)
-        queues.append(queue._replace(entries=entries[:size]))
-        entries = entries[size:]
-    return told._replace(queues=queues)
-
-
-def test_what_only_looks_as_if_it_added_up() -> None:
-    told, data = told_at(5000)
-    places = sorted(_places(told))
-    assert _with_places(told, places).fits(data) is False  # these are in other queues
-    assert _with_places(told, places)._adds_up()
-    (at, size), (_, other), (behind, _) = places[2:5]
-    far, farther = 5000 + (1 << 31) - 1, (1 << 32) - 200
-    for first, others, rest in (
-        (2, [(at, size + other)] * 2, 4),  # one twice
-        (2, [(at, 90), (at + 90, size - 90), (behind - other, other + places[4][1])], 5),  # no record is so short
-        (2, [(at, size + other), (at + 10, 100), (at + 110, -100)], 5),  # round and round
-        (0, [(5000, far - 5000), (far, farther - far - 1), (farther, places[3][0] + 200)], 3),  # with what is carried
-    ):
-        wrong = [*places[:first], *others, *places[rest:]]
-        assert len(wrong) in (9, 10)
-        assert not _with_places(told, wrong[:9])._adds_up()
-        queue = told.queues[0]._replace(entries=b"".join(struct.pack(">qiq", *place, 0) for place in wrong))
-        assert not told._replace(queues=[queue])._adds_up()
-        queue = queue._replace(entries=b"".join(struct.pack(">qiq", *place, 0) for place in reversed(wrong)))
-        assert not told._replace(queues=[queue])._adds_up()
-
-
-@pytest.mark.parametrize("at", [0, 56])
-def test_the_last_record_is_looked_at(at: int) -> None:
-    """Its size, and its store time."""
-    told, data = told_at(5000)
-    last = max(_places(told))[0] - 5000
-    other = bytearray(data)
-    other[last + at + 3] ^= 1
-    assert told.fits(data)
-    assert not told._replace(crc=crc32(other)).fits(bytes(other))
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_no_byte_is_in_two_records_or_in_none(seed: int) -> None:
-    """Entries that say anything: they add up if each record begins where the one before it ends."""
-    rng = random.Random(seed)
-    told, _ = told_at(rng.choice([0, 5000, (1 << 32) + 7]))
-    places = _places(told)
-    numbers = [number for offset, size in places for number in (offset, size, offset + size)]
-    found = set()
-    for _ in range(300):
-        now = [list(place) for place in places]
-        for _ in range(rng.randint(0, 3)):
-            entry, at = rng.choice(now), rng.randrange(2)
-            entry[at] = rng.choice([*numbers, entry[at] ^ 1 << rng.randrange(62 - 31 * at), 0, -1, -entry[at]])
-            if rng.random() < 0.7:  # and others go on from there, or the entry says it twice
-                rng.choice(now)[:] = rng.choice([entry, [entry[0] + entry[1], 200]])
-        now = [[offset, max(-1 << 31, min(size, (1 << 31) - 1))] for offset, size in now]
-        ends = [told.start]
-        for offset, size in sorted(now):
-            if offset != ends[-1] or size < 91:
-                break
-            ends.append(offset + size)
-        adds_up = len(ends) == len(now) + 1 and ends[-1] == told.end
-        assert _with_places(told, now)._adds_up() == adds_up
-        found.add(adds_up)
-    assert found == {True, False}
-
-
-@pytest.mark.parametrize("change", WRONG)
-def test_what_does_not_fit_is_not_believed(change: Callable[[Told], Told]) -> None:
-    async def main() -> None:
-        pair = await Pair.made()
-        pair.append(8)
-        pair.tell(change)
-        await pair.alike(0)
-        pair.append(8)
-        good = pair.told[0].end - pair.told[0].start
-        pair.tell()
-        await pair.alike(good)
-        await pair.close()
-
-    run(main())
-
-
-def test_bytes_that_have_changed_on_their_way_are_damage_and_not_what_was_told() -> None:
-    async def main() -> None:
-        pair = await Pair.made()
-        pair.leader.append(pair.puts(8), 1_000_000)
-        data = bytearray(pair.leader.log.read(0, pair.leader.log.end) or b"")
-        data[len(data) // 2 + 100] ^= 1  # in the body of a message
-        pair.follower.append_raw(0, bytes(data))
-        pair.tell()
-        await pair.commit()
-        assert pair.follower.dispatcher.told.put_bytes == 0
-        shown = sum(queue.visible for queue in pair.follower.queues)
-        assert shown == 8
-        damaged = pair.follower.damaged.parts
-        assert len(damaged) == 1
         await pair.close()
 
     run(main())
@@ -433,109 +262,6 @@ def test_records_of_a_watched_topic_are_seen_in_their_turn() -> None:
         pair.tell()
         await pair.alike(told=pair.leader.log.end - (behind - start))
         assert seen == [start]
-        await pair.close()
-
-    run(main())
-
-
-@pytest.mark.parametrize("cut", [1, 20, 44, 60, -1, -30])
-def test_what_is_cut_short_is_nothing(cut: int) -> None:
-    data = Told(10, 200, 5, 7, [ToldQueue("T", 0, 0, bytes(20))], bytes(40)).encode()
-    assert Told.decode(data).end == 200
-    with pytest.raises(ReplicationError):
-        Told.decode(data[:cut])
-
-
-def test_every_changed_byte_behind_the_head_is_noticed() -> None:
-    data = Told(10, 200, 5, 7, [ToldQueue("T", 0, 0, bytes(20))], bytes(40)).encode()
-    for at in range(44, len(data)):
-        with pytest.raises(ReplicationError):
-            Told.decode(data[:at] + bytes([data[at] ^ 0x40]) + data[at + 1 :])
-
-
-def span(start: int, size: int, *, topics: int = 1, entries: int = 8, keys: int = 0) -> Told:
-    queues = [ToldQueue(f"T{number}", 0, 0, bytes(20 * entries)) for number in range(topics)]
-    return Told(start, start + size, 5, 7, queues, bytes(20 * keys))
-
-
-@pytest.mark.parametrize(
-    ("size", "how"),
-    [
-        (100, {}),  # tiny ones without end
-        (1 << 20, {"keys": 100_000}),  # more is told than there is
-        (100_000, {"topics": 3_000, "entries": 1}),
-        (1 << 20, {}),
-    ],
-)
-def test_what_waits_takes_no_more_memory_than_it_may(size: int, how: dict[str, int]) -> None:
-    async def main() -> None:
-        pair = await Pair.made()
-        told = pair.follower.dispatcher.told
-        one = span(0, size, **how)
-        last = (80 << 20) // max(size, one.memory) + 10
-        for number in range(last + 1):
-            told.add(one._replace(start=number * size, end=(number + 1) * size))
-        waiting = list(told._spans)
-        assert told.memory == sum(one.memory for one in waiting) <= 32 << 20
-        assert waiting[-1].end - waiting[0].start <= 64 << 20
-        assert waiting[-1].start == last * size, "the oldest is read from the log, not the newest"
-        assert max(told.memory / (32 << 20), (waiting[-1].end - waiting[0].start) / (64 << 20)) > 0.9
-        told.log_ends(waiting[len(waiting) // 2].end)
-        assert told.memory == sum(one.memory for one in told._spans)
-        told.next_after(1 << 50)
-        assert (told.memory, len(told._spans)) == (0, 0)
-        await pair.close()
-
-    run(main())
-
-
-def test_a_span_of_which_more_is_told_than_may_wait_is_read() -> None:
-    async def main() -> None:
-        pair = await Pair.made()
-        told = pair.follower.dispatcher.told
-        told.add(span(0, 1 << 20))
-        told.add(span(1 << 20, 1 << 20, topics=90_000, entries=1))
-        assert (told.memory, told.next_after(0)) == (0, 1 << 62)
-        await pair.close()
-
-    run(main())
-
-
-def test_a_long_span_is_read_piece_by_piece() -> None:
-    """It would be compared, and put, without a pause."""
-
-    async def main() -> None:
-        pair = await Pair.made()
-        told = pair.follower.dispatcher.told
-        told.add(span(0, LONGEST + 1))
-        assert told.next_after(0) == 1 << 62
-        told.add(span(0, LONGEST))
-        assert told.next_after(0) == 0
-        telling = pair.leader._telling
-        assert telling is not None
-        queue = pair.leader.queues.get_or_create("T", 0)
-        for size, count in ((LONGEST + 1, 0), (LONGEST, 1)):
-            telling.appended(0, bytes(size), 5, [(queue, bytes(20), 1, size, size)], keys=False)
-            assert len(pair.told) == count
-        await pair.close()
-
-    run(main())
-
-
-def test_what_is_longer_than_a_unit_is_not_told() -> None:
-    """Short messages with many keys; who gets a longer unit closes the connection."""
-
-    async def main() -> None:
-        pair = await Pair.made(index_entries=1 << 20, commit_log_file_size=16 << 20)
-        pair.leader.append(pair.puts(800, size=1, keys=257, queues=1), 1_000_000)
-        (told,) = pair.told
-        assert len(encode(SpanTold(5, "l", told))) < told.memory < LONGEST
-        pair.leader.append(pair.puts(816, size=1, keys=257, queues=1), 1_000_000)
-        assert len(pair.told) == 1
-        queue = pair.leader.queues.get_or_create("T" * 127, 0)
-        most = Told(1 << 60, (1 << 60) + 1, 5, 7, [ToldQueue(queue.topic, 0, 0, bytes(20))] * 10_300, None)
-        assert most.memory <= LONGEST
-        assert len(encode(SpanTold(5, "l", most))) <= LARGEST_BODY
         await pair.close()
 
     run(main())

@@ -1,7 +1,8 @@
-"""What is told of a span in good order, and is not so: with its sums right, by a leader that errs or somebody else."""
+"""What is told of a span, and is not so: it has changed on its way, or a leader errs, or somebody else says it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from struct import Struct, pack_into
 from typing import Any
 from zlib import crc32
@@ -12,7 +13,7 @@ from rmq.broker.store.state import ENTRY_SIZE
 from rmq.broker.store.told import Told, ToldQueue
 from rmq.protocol.errors import ReplicationError
 from rmq.testing.simloop import run
-from tests.unit.broker.store.test_told import Pair
+from tests.support.scenes.told import WRONG, Pair
 
 _PLACE = Struct(">qi")
 _KEY = Struct(">iq")
@@ -180,23 +181,6 @@ def test_a_queue_that_gets_nothing_and_fewer_keys_than_none_are_refused(span: tu
     assert Told.decode(spelt(told._replace(keys=b""), 36, ">i", 0)).keys == b""
 
 
-def test_what_is_told_twice_waits_once() -> None:
-    async def main() -> None:
-        pair = await Pair.made()
-        pair.append(7)
-        for told in list(pair.told):
-            for _ in range(3):
-                pair.follower.told(told)
-        spans = pair.follower.dispatcher.told
-        assert spans.memory == sum(told.memory for told in pair.told)
-        pair.told.clear()
-        await pair.alike()
-        assert spans.memory == 0
-        await pair.close()
-
-    run(main())
-
-
 def test_a_queue_that_is_told_of_twice_gets_nothing_of_it() -> None:
     async def main() -> None:
         pair = await Pair.made()
@@ -213,3 +197,53 @@ def test_a_queue_that_is_told_of_twice_gets_nothing_of_it() -> None:
         await pair.close()
 
     run(main())
+
+
+@pytest.mark.parametrize("change", WRONG)
+def test_what_does_not_fit_is_not_believed(change: Callable[[Told], Told]) -> None:
+    async def main() -> None:
+        pair = await Pair.made()
+        pair.append(8)
+        pair.tell(change)
+        await pair.alike(0)
+        pair.append(8)
+        good = pair.told[0].end - pair.told[0].start
+        pair.tell()
+        await pair.alike(good)
+        await pair.close()
+
+    run(main())
+
+
+def test_bytes_that_have_changed_on_their_way_are_damage_and_not_what_was_told() -> None:
+    async def main() -> None:
+        pair = await Pair.made()
+        pair.leader.append(pair.puts(8), 1_000_000)
+        data = bytearray(pair.leader.log.read(0, pair.leader.log.end) or b"")
+        data[len(data) // 2 + 100] ^= 1  # in the body of a message
+        pair.follower.append_raw(0, bytes(data))
+        pair.tell()
+        await pair.commit()
+        assert pair.follower.dispatcher.told.put_bytes == 0
+        shown = sum(queue.visible for queue in pair.follower.queues)
+        assert shown == 8
+        damaged = pair.follower.damaged.parts
+        assert len(damaged) == 1
+        await pair.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("cut", [1, 20, 44, 60, -1, -30])
+def test_what_is_cut_short_is_nothing(cut: int) -> None:
+    data = Told(10, 200, 5, 7, [ToldQueue("T", 0, 0, bytes(20))], bytes(40)).encode()
+    assert Told.decode(data).end == 200
+    with pytest.raises(ReplicationError):
+        Told.decode(data[:cut])
+
+
+def test_every_changed_byte_behind_the_head_is_noticed() -> None:
+    data = Told(10, 200, 5, 7, [ToldQueue("T", 0, 0, bytes(20))], bytes(40)).encode()
+    for at in range(44, len(data)):
+        with pytest.raises(ReplicationError):
+            Told.decode(data[:at] + bytes([data[at] ^ 0x40]) + data[at + 1 :])
