@@ -1,7 +1,8 @@
 """What a start finds in its store of another kind of broker: the log of Java's DLedger, or a group's folder.
 
 A plain broker that begins with a member's store leaves a file ``plain`` in the folder ``raft``, one JSON object with a
-sum (:mod:`rmq.broker.raft.kept_file`): ``end``, where the log ended then. The group knows nothing of what is stored behind that, and would take it back.
+sum (:mod:`rmq.broker.raft.kept_file`): ``end``, where the log ended then. The group knows nothing of what is stored
+behind that, and would take it back.
 """
 
 from __future__ import annotations

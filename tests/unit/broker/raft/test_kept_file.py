@@ -41,7 +41,9 @@ def test_no_bit_that_changes_makes_it_say_something_else() -> None:
     assert refused > len(data) * 7
 
 
-@pytest.mark.parametrize("data", [b"", b"[]", b"7", b'{"a":1,"sum":"x"}', b'{"a":1,"sum":1}', b"[" * 100_000, b"\0" * 9])
+@pytest.mark.parametrize(
+    "data", [b"", b"[]", b"7", b'{"a":1,"sum":"x"}', b'{"a":1,"sum":1}', b"[" * 100_000, b"\0" * 9]
+)
 def test_what_is_no_such_file_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         kept_file.decode(data)
