@@ -11,6 +11,8 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from tests.support.parsed import parsed
+
 __all__ = ["PLACE", "text"]
 
 CLIENT = Path(__file__).parents[2] / "rmq" / "client"
@@ -89,7 +91,7 @@ def text() -> str:
 
 
 def _class(module: str, name: str) -> tuple[ast.Module, ast.ClassDef]:
-    tree = ast.parse((CLIENT / (module.replace(".", "/") + ".py")).read_text())
+    tree = parsed((CLIENT / (module.replace(".", "/") + ".py")).read_text())
     return tree, next(each for each in tree.body if isinstance(each, ast.ClassDef) and each.name == name)
 
 

@@ -26,6 +26,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.parsed import parsed
+
 _ROOT = Path(__file__).parents[2]
 _TURNED = {
     "<=": "<", "<": "<=", ">=": ">", ">": ">=", "==": "!=", "!=": "==",
@@ -62,7 +64,7 @@ def mutants_of(path: Path, source: bytes) -> list[Mutant]:
         return starts[node.lineno - 1] + node.col_offset, starts[node.end_lineno - 1] + node.end_col_offset
 
     def found() -> Iterator[Mutant]:
-        for node in ast.walk(ast.parse(source)):
+        for node in ast.walk(parsed(source)):
             if isinstance(node, ast.Compare):
                 sides = [node.left, *node.comparators]
                 for left, right in itertools.pairwise(sides):

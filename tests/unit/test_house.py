@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import gc
 import re
 import subprocess
 import sys
@@ -11,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.support.parsed import parsed
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "rmq"
@@ -28,17 +29,6 @@ THROUGH = re.compile(rf"^[ \t]*(?:import|from)\b.*(?<![\w.])(?:{'|'.join(DOORS)}
 
 def modules() -> Iterator[Path]:
     yield from sorted(PACKAGE.rglob("*.py"))
-
-
-def parsed(text: str) -> ast.AST:
-    """A module's tree. What earlier tests have left may not end meanwhile: Python 3.11 cannot parse in a parse, which
-    a task that nobody has awaited does, for its traceback.
-    """
-    gc.disable()
-    try:
-        return ast.parse(text)
-    finally:
-        gc.enable()
 
 
 def imported(tree: ast.AST) -> Iterator[tuple[int, str]]:

@@ -14,6 +14,7 @@ import pytest
 from rmq.aio import ClientError, MessageExt, MessageQueue, PullConsumer, PushConsumer
 from rmq.runtime.lockstep import on_loop
 from tests.support.daemons import ROOT
+from tests.support.parsed import parsed
 from tests.support.scenes.client import Scene, scene
 from tests.support.virtual import eventually, in_virtual_time
 
@@ -161,7 +162,7 @@ async def test_the_storage_in_the_documentation_keeps_offsets(tmp_path: Path) ->
     page = (ROOT / "docs/sdk/consume.md").read_text()
     program = next(one for one in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "class SqliteOffsets" in one)
     names: dict[str, Any] = {}
-    tree = ast.parse(program)
+    tree = parsed(program)
     tree.body = [node for node in tree.body if not isinstance(node, ast.Assign)]
     exec(compile(tree, "docs/sdk/consume.md", "exec"), names)
     store, queue = names["SqliteOffsets"](tmp_path / "offsets.db"), MessageQueue("T", "broker-0", 0)

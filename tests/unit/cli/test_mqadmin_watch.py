@@ -18,6 +18,7 @@ from rmq.cli.mqadmin.failures import NOBODY
 from rmq.cli.mqadmin.watching import Rounds
 from rmq.client.admin import AdminClient
 from rmq.protocol.errors import ConnectFailed
+from tests.support.parsed import parsed
 from tests.support.virtual import in_virtual_time, one_world
 
 
@@ -97,7 +98,7 @@ def test_what_changes_a_cluster_is_known_and_cannot_be_watched() -> None:
     found = set()
     for name, (place, _) in COMMANDS.items():
         module, _, function = place.partition(":")
-        code = ast.parse(inspect.getsource(importlib.import_module(f"rmq.cli.mqadmin.{module}")))
+        code = parsed(inspect.getsource(importlib.import_module(f"rmq.cli.mqadmin.{module}")))
         # The function itself, or one that it calls in its module.
         functions = {one.name: one for one in code.body if isinstance(one, ast.AsyncFunctionDef)}
         asked, seen = [function], set()

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.parsed import parsed
+
 ROOT = Path(__file__).parents[3]
 #: The numbers of the collection.
 CASES = """
@@ -27,7 +29,7 @@ def sources(path: str) -> dict[str, str]:
     lines = text.splitlines()
     return {
         node.name: "\n".join(lines[node.lineno - 1 : node.end_lineno])
-        for node in ast.walk(ast.parse(text))
+        for node in ast.walk(parsed(text))
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
     }
 

@@ -1,9 +1,9 @@
 """The tool that plants faults plants what it says, and no text that does not parse."""
 
-import ast
 from pathlib import Path
 
 from tests.support.mutants import mirror_of, mutants_of
+from tests.support.parsed import parsed
 
 SOURCE = '''"""A module."""
 
@@ -28,7 +28,7 @@ def test_each_kind_of_fault_is_planted_at_its_line() -> None:
     assert "if False:" in planted[5, "never holds"]
     assert "return most + held" in planted[8, "- became +"]
     for text in planted.values():
-        ast.parse(text)
+        parsed(text)
         assert text != SOURCE
 
 
