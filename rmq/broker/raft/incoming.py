@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import Protocol, cast
 
-from rmq.broker.raft.wire import Hello, Kind, Word, decode, listens, refusal, tells
+from rmq.broker.raft.wire import Hello, Kind, Word, decode, has_sum, head, listens, refusal, tells
 from rmq.broker.replication.unit_buffer import UnitBuffer
 from rmq.broker.replication.wire import header
 from rmq.protocol import addresses
@@ -66,12 +66,14 @@ class Incoming(asyncio.BufferedProtocol):
 
     def __init__(self, links: Listens) -> None:
         self._links = links
-        self._units = UnitBuffer(_HELLO)
+        self._units = UnitBuffer(_HELLO, head)
         self._transport: asyncio.Transport | TlsPipe | None = None
         self._new = True
         self._timer: asyncio.TimerHandle | None = None
         self._echo: asyncio.TimerHandle | None = None
         self._closed = False
+        #: It sends a sum with each word, as it did with the first: a member of the release before sends none.
+        self._summed = False
         #: Bytes that have come before it has said who it is.
         self._unsaid = 0
         self.peer = "?"
@@ -112,9 +114,10 @@ class Incoming(asyncio.BufferedProtocol):
                 self._new = False
                 if self._secured(self._units.room()[:nbytes]):
                     return
-            for _, body in self._units.units(nbytes):
+            for offset, body in self._units.units(nbytes):
                 if self._closed:
                     return
+                self._check(offset, body)
                 self._take(body)
             if self.hello is None:
                 self._unsaid += nbytes
@@ -140,6 +143,14 @@ class Incoming(asyncio.BufferedProtocol):
         self._echo = None
         if self._transport is not None and self.hello is not None:
             self._transport.write(header(0, 0))
+
+    def _check(self, offset: int, body: memoryview) -> None:
+        """:raises ReplicationError: it has changed on its way."""
+        summed = has_sum(offset, body)
+        if self.hello is None and (summed or not offset):
+            self._summed = summed
+        elif self.hello is None or summed != self._summed:
+            raise ReplicationError("what it says does not show that nothing has changed on its way, or not always")
 
     def _take(self, body: memoryview) -> None:
         if self.hello is None or body[:1] == bytes([Kind.HELLO]):

@@ -13,12 +13,13 @@ from rmq.broker.raft.member_addresses import MemberAddresses
 from rmq.broker.raft.met import Meetings
 from rmq.broker.raft.outgoing import Outgoing
 from rmq.broker.raft.peers import Peers
-from rmq.broker.raft.wire import Hello, SpanTold, Word, encode, pieces
+from rmq.broker.raft.wire import Hello, SpanTold, Word, encode, pieces, sum_of
 from rmq.broker.settings import BrokerSettings
 from rmq.broker.store.trouble import Trouble
 from rmq.protocol import addresses
 from rmq.protocol.errors import ConfigError, ReplicationError, RMQError
-from rmq.raft.messages import Message
+from rmq.raft.messages import Append, Message
+from rmq.raft.position import Position
 from rmq.remoting.limits import Repeated
 from rmq.runtime import patience
 from rmq.runtime.tasks import TaskOwner
@@ -75,6 +76,9 @@ class Links:
         self._in: dict[Incoming, None] = {}
         self._listener: Listener | None = None
         self._refusals = Repeated(world.clock)
+        #: Of the span that was sent last: in which term, from where to where, and the sum of its bytes.
+        self._span: tuple[int, Position, Position] | None = None
+        self._span_sum = 0
         #: Others that do not take this member, and why.
         self.refused_by: dict[str, str] = {}
         #: What clients are told of the others, who said so when they connected.
@@ -121,7 +125,16 @@ class Links:
         """
         link = self._out.get(to)
         if link is not None and (not data or self._is_here(to)):
-            link.send(pieces(message, data), span=bool(data))
+            link.send(pieces(message, data, self._sum(message, data)), span=bool(data))
+
+    def _sum(self, message: Message, data: Sequence[bytes]) -> int:
+        """Of the bytes of a span, made once for all who get it."""
+        if not isinstance(message, Append) or not data:
+            return 0
+        span = message.term, message.before, message.after
+        if span != self._span:
+            self._span, self._span_sum = span, sum_of(data)
+        return self._span_sum
 
     def tell(self, told: SpanTold) -> None:
         """Say the same to everybody who understands it, with the next span that it gets."""

@@ -1,8 +1,7 @@
 """What members say to each other, as bytes: units of the HA stream (:mod:`rmq.broker.replication.wire`).
 
 A connection is one way: who has opened it speaks, and each member opens one to each other. A unit of the HA stream has
-an offset, a size and a body; here the body begins with a byte that says what it is, and the offset is that of the first
-byte of the log that it carries (0 where it carries none)::
+an offset, a size and a body; here the body begins with a byte that says what it is::
 
     kind               behind the byte
      0  HELLO          JSON: who speaks to whom (:class:`Hello`); the first unit of a connection
@@ -21,6 +20,14 @@ byte of the log that it carries (0 where it carries none)::
 The first unit may come again on a connection, when there is more to say.
 
 A unit without a body goes the other way, too: it says that what has come was heard.
+
+Nobody needs the offset of a unit. Who speaks puts there what shows that nothing has changed on its way, from its first
+unit on or never, as members of the release before, which have 0 there, or the offset of the first byte of the log::
+
+    bits     content
+    0..31    CRC-32 of the body; of an APPEND that of what is before the bytes of the log, XOR that of these
+    32..60   the size again
+    61       1
 """
 
 from __future__ import annotations
@@ -33,8 +40,10 @@ from typing import Final, Protocol
 
 import orjson
 
+from rmq.broker.replication import wire
 from rmq.broker.replication.wire import header
 from rmq.broker.store.told import Told
+from rmq.protocol.crc import crc32
 from rmq.protocol.errors import ReplicationError
 from rmq.raft.messages import Admit, Append, AppendReply, Install, Message, TimeoutNow, VoteReply, VoteRequest
 from rmq.raft.position import Position
@@ -47,8 +56,12 @@ __all__ = [
     "Word",
     "decode",
     "encode",
+    "has_sum",
+    "head",
     "listens",
+    "pieces",
     "refusal",
+    "sum_of",
     "tells",
 ]
 
@@ -66,6 +79,12 @@ _LONGEST: Final = 32 << 10
 #: Terms and offsets are less: what is counted on from them still fits.
 _MOST: Final = 1 << 62
 _NOWHERE: Final = Position(0, 0)
+#: Of the offset of a unit, as the module's docstring has it.
+_SUMMED: Final = 1 << 61
+_SIZE_AT: Final = 32
+_CHANGED: Final = (
+    "a word has changed on its way: the network between the two members, or the memory of a machine, is bad"
+)
 
 
 class Kind(IntEnum):
@@ -111,8 +130,7 @@ class Hello:
 
     def encode(self) -> bytes:
         """As a unit."""
-        body = bytes([Kind.HELLO]) + orjson.dumps(asdict(self))
-        return header(0, len(body)) + body
+        return _unit(bytes([Kind.HELLO]) + orjson.dumps(asdict(self)))
 
     @classmethod
     def decode(cls, body: bytes | memoryview) -> Hello:
@@ -179,21 +197,68 @@ class Say(Protocol):
         """:param data: the bytes of an ``Append``, which has none itself, in pieces."""
 
 
+def _unit(body: bytes, size: int = 0, of_data: int = 0) -> bytes:
+    """What stands before a body, and the body.
+
+    :param size: bytes of the log that follow it, and
+    :param of_data: their sum.
+    """
+    size += len(body)
+    return header(_SUMMED | size << _SIZE_AT | crc32(body) ^ of_data, size) + body
+
+
+def sum_of(data: Sequence[bytes]) -> int:
+    """CRC-32 of bytes in pieces."""
+    found = 0
+    for piece in data:
+        found = crc32(piece, found)
+    return found
+
+
+def head(data: bytes | bytearray | memoryview, at: int) -> tuple[int, int]:
+    """Offset and size of a unit's body; a size that has changed is known before anybody waits for so many bytes.
+
+    :raises ReplicationError: no unit begins like this.
+    """
+    offset, size = wire.head(data, at)
+    if offset & _SUMMED and (offset ^ _SUMMED) >> _SIZE_AT != size:
+        raise ReplicationError(_CHANGED)
+    return offset, size
+
+
+def has_sum(offset: int, body: bytes | memoryview) -> bool:
+    """Whether a unit came with a sum.
+
+    :raises ReplicationError: with another one than it has.
+    """
+    if not offset & _SUMMED:
+        return False
+    behind = _APPEND.size if body[:1] == bytes([Kind.APPEND]) else len(body)
+    if crc32(body[:behind]) ^ crc32(body[behind:]) != offset & 0xFFFFFFFF:
+        raise ReplicationError(_CHANGED)
+    return True
+
+
 def encode(message: Word) -> bytes:
     """As a unit."""
-    return b"".join(pieces(message, (bytes(message.data),) if isinstance(message, Append) else ()))
+    data = [bytes(message.data)] if isinstance(message, Append) else []
+    return b"".join(pieces(message, data, sum_of(data)))
 
 
-def pieces(message: Word, data: Sequence[bytes] = ()) -> list[bytes]:
-    """The same in pieces: the bytes of an ``Append`` are ``data``, as they are."""
-    at, size = 0, 0
+def pieces(message: Word, data: Sequence[bytes] = (), of_data: int = 0) -> list[bytes]:
+    """The same in pieces.
+
+    :param data: the bytes of an ``Append``, as they are.
+    :param of_data: their sum (:func:`sum_of`), made once for all who get them.
+    """
+    size = 0
     match message:
         case VoteRequest(term, _, last, pre, told):
             body = _VOTE_REQUEST.pack(Kind.VOTE_REQUEST, term, *last, pre + 2 * told)
         case VoteReply(term, _, granted, pre):
             body = _VOTE_REPLY.pack(Kind.VOTE_REPLY, term, granted + 2 * pre)
         case Append(term, _, before, after, commit, _, asked):
-            at, size = before.end, sum(map(len, data))
+            size = sum(map(len, data))
             body = _APPEND.pack(Kind.APPEND, term, *before, *after, commit, asked)
         case AppendReply(term, _, match, rejected, nearest, asked, returning):
             bits = (match is not None) + 2 * (rejected is not None) + 4 * (nearest is not None)
@@ -209,7 +274,7 @@ def pieces(message: Word, data: Sequence[bytes] = ()) -> list[bytes]:
             body = _TIMEOUT_NOW.pack(Kind.TIMEOUT_NOW, term)
         case SpanTold(term, _, told):
             body = _SPAN_TOLD.pack(Kind.SPAN_TOLD, term) + told.encode()
-    return [header(at, len(body) + size) + body, *data]
+    return [_unit(body, size, of_data), *data]
 
 
 def decode(source: str, body: bytes | memoryview) -> Word:

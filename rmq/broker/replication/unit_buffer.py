@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from rmq.broker.replication.wire import HEADER_SIZE, head
 
@@ -17,11 +17,13 @@ class UnitBuffer:
 
     :param size: bytes that it has room for; a longer unit has its own memory, once so much of it is there and until it
         is taken.
+    :param head: gives offset and size of the body of the unit that begins at a place.
     """
 
-    __slots__ = ("_at", "_have", "_memory", "_own", "_whole")
+    __slots__ = ("_at", "_have", "_head", "_memory", "_own", "_whole")
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, head: Callable[[memoryview, int], tuple[int, int]] = head) -> None:
+        self._head = head
         self._own = self._memory = memoryview(bytearray(size))
         #: Where the first unit begins that is not taken yet, and behind the last byte that has come.
         self._at = self._have = 0
@@ -50,7 +52,7 @@ class UnitBuffer:
         have = self._have = self._have + count
         whole = HEADER_SIZE
         while have - at >= HEADER_SIZE:
-            offset, size = head(memory, at)
+            offset, size = self._head(memory, at)
             whole = HEADER_SIZE + size
             if whole > have - at:
                 break
