@@ -90,6 +90,7 @@ class MemberLog:
         self._ends.written(commit_log.end)
         if commit_log.segments and commit_log.end > self._ends.last:
             await self._truncate(self._ends.last)
+            self._ends.begin(self._ends.last)
         empty = not commit_log.segments
         self._path = _path_of(self._path.starts, commit_log.start, commit_log.end, empty=empty)
         if empty:
@@ -102,9 +103,9 @@ class MemberLog:
         return TermPath(self._path.starts, self._path.start, self._path.end)
 
     def whole(self, at: int) -> int:
-        """Behind the record, or the blank one, that begins at an offset; behind the longest where it is not at hand."""
-        data = self._log.read(at, 4)
-        return at + (LARGEST if data is None or len(data) < 4 else int.from_bytes(data, "big"))
+        """Behind the record, or the blank one, that begins at an offset; behind the longest where nobody can tell."""
+        size = int.from_bytes(self._log.read(at, 4) or b"", "big")
+        return at + (size if 8 <= size <= LARGEST else LARGEST)
 
     @property
     def known(self) -> int:
@@ -166,7 +167,6 @@ class MemberLog:
         """Take bytes of the leader's log; up to where they are records.
 
         :param told: what it has told of them, in their order, in the term that they are of.
-        :raises LogsParted: they are no records.
         :raises StoreError: the store does not take them.
         :raises OSError: the disk refused.
         """

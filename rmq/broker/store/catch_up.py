@@ -156,6 +156,7 @@ class CatchUp:
 
     async def _keep_damage(self) -> None:
         """What was found on the way is known to whoever serves, and to the next start."""
+        self._damaged.tell(self.reader.damages, self._log)  # of the others the dispatcher has told
         found = [*self.reader.damages, *self._dispatcher.damages]
         self.reader.damages.clear()
         self._dispatcher.damages.clear()

@@ -5,14 +5,18 @@ from __future__ import annotations
 import pytest
 
 from rmq.broker.raft.record_ends import RecordEnds
-from rmq.protocol.record import BLANK_MAGIC, MAGIC_V1
-from rmq.raft.position import LogsParted
+from rmq.protocol.record import BLANK_MAGIC, MAGIC_V1, MAGIC_V2
 
 _FILE = 400
 
 
-def record(size: int, magic: int = MAGIC_V1) -> bytes:
-    return size.to_bytes(4, "big") + (magic & 0xFFFFFFFF).to_bytes(4, "big") + bytes(size - 8)
+def record(size: int, magic: int = MAGIC_V1, *, at: int = -1) -> bytes:
+    """Bytes as long as that.
+
+    :param at: where it says that it lies.
+    """
+    head = size.to_bytes(4, "big") + (magic & 0xFFFFFFFF).to_bytes(4, "big")
+    return (head + bytes(20) + at.to_bytes(8, "big", signed=True) + bytes(size))[:size]
 
 
 class Written:
@@ -45,8 +49,9 @@ def test_a_record_is_no_larger_than_its_file_has_room(size: int) -> None:
     data = record(100)
     ends.written(start + 100, data)
     assert ends.last == start + 100
-    with pytest.raises(LogsParted):
-        ends.written(start + 110, size.to_bytes(4, "big") + record(12)[4:10])
+    ends.written(start + 110, size.to_bytes(4, "big") + record(12)[4:10])
+    assert ends.last == start + 100
+    ends.begin(start + 100)
     ends.written(start + 300, record(200))
     assert ends.last == file
     large = RecordEnds(lambda at, count: b"", file, 0)
@@ -82,7 +87,36 @@ def test_what_is_committed_is_floored_to_what_is_known() -> None:
     assert log.ends.before(309) == 220
 
 
-@pytest.mark.parametrize("data", [bytes(100), record(7 + 8)[:0] + b"\xff" * 100, record(450, MAGIC_V1)])
-def test_what_is_no_record_parts_the_logs(data: bytes) -> None:
-    with pytest.raises(LogsParted):
-        Written(data).upto(min(100, len(data)))
+def spoilt(wrong: bytes) -> bytes:
+    """Six records in two files, the second of which begins with something else."""
+    made = b"".join(record(size, magic, at=at) for at, size, magic in (
+        (0, 100, MAGIC_V1), (100, 100, MAGIC_V1), (200, 100, MAGIC_V2), (300, 60, MAGIC_V1),
+    )) + record(40, BLANK_MAGIC) + record(100, at=400) + record(100, at=500)  # fmt: skip
+    return made[:100] + wrong + made[100 + len(wrong) :]
+
+
+#: A size that no record has, one that ends within the next record, and one that ends in nothing; and nothing at all.
+WRONG = {"none": b"\xff\0\0\0", "short": b"\0\0\0\x5f", "long": b"\0\0\0\xb0", "zeros": bytes(100)}
+
+
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
+@pytest.mark.parametrize("step", [1, 7, 35, 99, 250, 600])
+def test_what_is_no_record_costs_itself_however_it_is_cut(wrong: bytes, step: int) -> None:
+    """The leader's disk has lost a byte: a member that is sent it comes up to it all the same."""
+    data = spoilt(wrong)
+    ends = RecordEnds(lambda at, size: data[at : at + size], _FILE, 0)
+    for at in range(0, len(data), step):
+        ends.written(min(at + step, len(data)), data[at : at + step])
+        assert ends.last <= at + step
+    assert ends.last == 600
+    log = Written(data)
+    assert log.upto(600) == 600
+
+
+@pytest.mark.parametrize("data", [bytes(500), b"\xff" * 500, record(450)[:12] + record(450)[4:] * 2])
+def test_where_no_record_follows_none_ends(data: bytes) -> None:
+    log = Written(record(100) + data)
+    assert [log.upto(end) for end in (250, 600)] == [100, 100]
+    log.ends.cut(100, 0)
+    log.data = record(100) + record(80)
+    assert log.upto(180) == 180, "the leader's next word takes its place"
