@@ -269,7 +269,7 @@ async def test_what_was_said_once_may_be_said_again_in_any_order_by_anybody() ->
         await cluster.alike()
         assert (cluster.leader(), term(cluster)) == (second, before)
         for name in cluster.names:
-            assert (cluster.driver(name).parted, cluster.driver(name).failures) == (None, 0)
+            assert (cluster.driver(name).parted, cluster.driver(name).failures.count) == (None, 0)
 
 
 def nonsense(random: Random, source: str, near: int, end: int) -> Word:

@@ -138,7 +138,7 @@ async def test_terms_of_the_future_are_of_nobody() -> None:
             line = await call(node, cluster, third, said_by(cluster, other, third) + encode(word))
             await eventually(lambda line=line: line.ended, 5)
         assert (cluster.leader(), term(cluster)) == (leader, before)
-        assert cluster.driver(third).failures == 0
+        assert cluster.driver(third).failures.count == 0
 
 
 @in_virtual_time

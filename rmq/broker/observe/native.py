@@ -146,6 +146,7 @@ class NativeMetrics:
         if group is None or group.driver is None:
             return
         seen, driver = group.view.info(), group.driver
+        failures = driver.failures.count
         for name, kind, meaning, value in (
             ("rmq_group_leads", "gauge", "1 of the member that leads its group", int(seen.role == "leader")),
             ("rmq_group_has_leader", "gauge", "0 while a member knows nobody who leads", int(seen.leader is not None)),
@@ -153,7 +154,7 @@ class NativeMetrics:
             ("rmq_group_term", "gauge", "The term that a member is in", seen.term),
             ("rmq_group_committed_offset", "gauge", "Up to where a member knows the log committed", seen.committed),
             ("rmq_group_elections_won_total", "counter", "Elections that a member has won", driver.won),
-            ("rmq_group_failures_total", "counter", "How often a member has begun anew after failing", driver.failures),
+            ("rmq_group_failures_total", "counter", "How often a member has begun anew after failing", failures),
         ):  # fmt: skip
             yield _single(name, kind, meaning, value)
         yield Family(

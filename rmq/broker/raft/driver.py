@@ -7,18 +7,18 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from rmq.broker.raft.alarm import Alarm
 from rmq.broker.raft.announced import Announced
 from rmq.broker.raft.answering import Answering
 from rmq.broker.raft.effect_queue import EffectQueue
+from rmq.broker.raft.failures import AGAIN, Failures
 from rmq.broker.raft.member_log import BROKEN, MemberLog
-from rmq.broker.raft.met import number
+from rmq.broker.raft.promises import Promises
 from rmq.broker.raft.sidecar import Kept, Sidecar
 from rmq.broker.raft.wire import Say, SpanTold, Word
-from rmq.broker.store import refusal
 from rmq.broker.store.log.gate import Gate
 from rmq.broker.store.store import Store
 from rmq.broker.store.told import Told
-from rmq.broker.store.trouble import Trouble
 from rmq.protocol.errors import RMQError, StoreError
 from rmq.raft.effects import Became, Begin, Commit, Cut, Effect, Reset, Role, Save, Send, Write
 from rmq.raft.members import Members
@@ -32,10 +32,8 @@ __all__ = ["RaftDriver"]
 
 log = logging.getLogger(__name__)
 
-#: Seconds until a member that failed begins anew, and between two notes of what is committed.
-_AGAIN, _NOTE = 1.0, 1.0
-#: A failure is over when it has not come again for so many seconds.
-_LASTS = 3 * _AGAIN
+#: Seconds between two notes of what is committed.
+_NOTE = 1.0
 #: Effects that wait for the disk, and bytes of the log that do, beyond which what members say is not heard. Nobody who
 #: keeps the rules sends so much to a member that does not answer.
 _MOST_EFFECTS, _MOST_BYTES = 1 << 16, 16 << 20
@@ -68,7 +66,7 @@ class RaftDriver:
         self._store = store
         self._commit_log = store.log
         self._members = members
-        self._sidecar = sidecar
+        self._folder = sidecar.folder
         self._answering = Answering(send)
         self._send = self._answering.send
         self._tell_all = tell
@@ -91,21 +89,15 @@ class RaftDriver:
         self.serves: int | None = None
         #: Why it is no member any more, until somebody has looked at it.
         self.parted: str | None = None
-        #: Elections that were won here, and times that a failure had it begin anew.
-        self.won = self.failures = 0
-        #: When a failure had it begin anew last, and which.
-        self._failed = (-_LASTS, "")
+        #: Elections that were won here.
+        self.won = 0
+        #: What had it begin anew.
+        self.failures = Failures(world.clock)
         #: When the others said anything last, by the wall clock; 0 = never.
         self.heard_ms = 0
-        self._number = number(kept.met.disk)
-        #: As ``raft/vote`` has it: term, vote, and the number of a disk that is not counted yet.
-        self._hard = (kept.term, kept.vote, self._number if kept.returning else 0)
+        self._promises = Promises(sidecar, kept)
         self._effects = EffectQueue(self.tasks, self._carry_out, self._fail, self._after)
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_due = 0.0
-        self._trouble = Trouble(
-            world.clock, log, "being a member of the group", "it begins anew; until then it takes part in nothing"
-        )
+        self._alarm = Alarm(self._now, self._tick)
 
     # -- life
 
@@ -141,8 +133,10 @@ class RaftDriver:
         path = await self.log.begin()
         if self.parted is not None:  # it was told so meanwhile
             return
-        term, vote, returning = self._hard
-        self.node = RaftNode(self._members, path, term, vote, self._now(), self._draw, returning, self.log.whole)
+        kept = self._promises
+        self.node = RaftNode(
+            self._members, path, kept.term, kept.vote, self._now(), self._draw, kept.returning, self.log.whole
+        )
         self._after()
 
     def _end_node(self) -> None:
@@ -151,9 +145,7 @@ class RaftDriver:
         self._effects.drop()
         self._answering.drop()
         self._announced.clear()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._alarm.cancel()
         if self._turn is not None:
             self._turn.cancel()
             self._turn = None
@@ -165,9 +157,7 @@ class RaftDriver:
         if isinstance(error, LogsParted):
             self.part(str(error))
         elif self.parted is None:
-            self.failures += 1
-            self._failed = (self._now(), refusal.told(error) if isinstance(error, OSError) else str(error))
-            self._trouble.failed(error)
+            self.failures.failed(error)
             if not self.tasks.closed:
                 self.tasks.spawn(self._anew(), "anew")
         self._tell()
@@ -189,22 +179,16 @@ class RaftDriver:
         """
         if self._commit_log.end > self._commit_log.start:
             self.part(
-                f"{self._sidecar.folder} is gone, and the log beside it is there: what this member had promised is "
+                f"{self._folder} is gone, and the log beside it is there: what this member had promised is "
                 "lost, and nobody knows whose log that is; start it with an empty store, and it gets the group's"
             )
             return
-        term, vote, _ = self._hard
-        await self._sidecar.save_vote(term, vote, returning=True)
-        self._hard = (term, vote, self._number)
+        number = await self._promises.returns()
         if self.node is not None:
-            self.node.returns(self._number)
-        log.warning(
-            "this member has lost its disk, and what it had promised: it gets the log from the others, and neither "
-            "votes nor counts before it has everything"
-        )
+            self.node.returns(number)
 
     async def _anew(self) -> None:
-        await asyncio.sleep(_AGAIN)
+        await asyncio.sleep(AGAIN)
         if self.parted is not None:
             return
         try:
@@ -217,18 +201,12 @@ class RaftDriver:
     @property
     def term(self) -> int:
         """The term that it is in, or was in when a failure ended that."""
-        return self._hard[0] if self.node is None else self.node.term
-
-    @property
-    def failing(self) -> str | None:
-        """What keeps it from taking part; None when that is over: while it is not, it fails again within a moment."""
-        since, why = self._failed
-        return why if self._now() - since < _LASTS else None
+        return self._promises.term if self.node is None else self.node.term
 
     @property
     def returning(self) -> bool:
         """Whether it has lost its disk, and is not counted before it has everything back."""
-        return self._hard[2] != 0
+        return self._promises.returning != 0
 
     @property
     def is_settled(self) -> bool:
@@ -253,7 +231,12 @@ class RaftDriver:
     def takes_messages(self) -> bool:
         """Whether this member is its group's master, in every way."""
         node = self.node
-        return node is not None and node.takes_messages and node.term == self.leads == self.serves
+        return (
+            self.serves is not None
+            and node is not None
+            and node.takes_messages
+            and node.term == self.leads == self.serves
+        )
 
     # -- events
 
@@ -296,7 +279,6 @@ class RaftDriver:
             self._do(self.node.transfer(to, self._now()))
 
     def _tick(self) -> None:
-        self._timer = None
         node = self.node
         if node is None:
             return
@@ -349,14 +331,8 @@ class RaftDriver:
     def _after(self) -> None:
         """The gate follows the node at once, and its next tick is due."""
         self._keep_gate()
-        node = self.node
-        if node is None or self.tasks.closed or (self._timer is not None and self._timer_due <= node.due):
-            return  # a timer that comes too early sets itself anew
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_due = node.due
-        # Never 0: a timer that comes a rounding too early finds nothing due.
-        self._timer = asyncio.get_running_loop().call_later(max(0.001, node.due - self._now()), self._tick)
+        if self.node is not None and not self.tasks.closed:
+            self._alarm.set(self.node.due)
 
     def _keep_gate(self) -> None:
         if self.takes_messages:
@@ -382,7 +358,7 @@ class RaftDriver:
             case Became(role, term, leader):
                 self._became(role, term, leader)
             case Save(term, vote, returning):
-                return self._save(term, vote, returning)
+                return self._promises.keep(term, vote, returning)
             case Begin(at):
                 return self.log.begin_term(at)
             case Cut(to):
@@ -399,7 +375,7 @@ class RaftDriver:
         if node is not None and node.term != after.term:
             told = []  # it did not lead then
         last = self.log.write(start, after, data, told)
-        self._trouble.over()
+        self.failures.over()
         if node is not None and not self._on_disk:
             self._effects.do(node.stored(last))
 
@@ -420,9 +396,3 @@ class RaftDriver:
     def _tell(self) -> None:
         for tell in self.on_change:
             tell()
-
-    async def _save(self, term: int, vote: str | None, returning: int) -> None:
-        await self._sidecar.save_vote(term, vote, returning=returning != 0)
-        if self.returning and not returning:
-            log.info("this member has everything back that its lost disk had, and is counted again")
-        self._hard = (term, vote, returning)

@@ -83,7 +83,7 @@ class GroupView:
         driver, links, _ = self.member
         node, found.term = driver.node, driver.term
         if node is not None:
-            if driver.failing is None:  # else it ends again within a moment
+            if driver.failures.lasting is None:  # else it ends again within a moment
                 found.role = _NAMES.get(node.role, node.role.value)
             found.leader, found.committed = driver.leader, node.commit
         followers = {} if node is None else node.followers(self._clock.monotonic())
@@ -148,7 +148,7 @@ class GroupView:
         driver, links, meetings = self.member
         if driver.parted is not None:
             return f"this member of the group has stopped: {driver.parted}"
-        if (why := driver.failing) is not None:
+        if (why := driver.failures.lasting) is not None:
             return f"this member takes part in nothing: {why}"
         refused = links.refused_by
         if not self.member.takes_part:
@@ -173,7 +173,7 @@ class GroupView:
         if self.member is None:
             return None
         driver, links, _ = self.member
-        if driver.leader is not None or driver.parted or driver.returning or driver.failing:
+        if driver.leader is not None or driver.parted or driver.returning or driver.failures.lasting:
             return None
         if why == _NO_LEADER:
             members = self._peers.members

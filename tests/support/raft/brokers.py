@@ -230,7 +230,7 @@ class GroupCluster(SimCluster):
             node = driver and driver.node
             found[name] = (
                 store.log.end, store.durability.visible, store.dispatcher.position, store.dispatcher.limit,
-                driver and (driver.leads, driver.serves, driver.leader, driver.parted, driver.failures),
+                driver and (driver.leads, driver.serves, driver.leader, driver.parted, driver.failures.count),
                 node and (node.term, node.commit, node.path.last), store.log.gate_reason(), app.roles.role.name,
             )  # fmt: skip
         return found

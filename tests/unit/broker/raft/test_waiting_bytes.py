@@ -59,4 +59,4 @@ async def test_what_waits_has_bytes_of_its_own(first: str) -> None:
         await eventually(lambda: log.end == end and not driver._effects)
         assert log.read(end - count * len(record), count * len(record)) == record * count
         assert driver.parted is None
-        assert driver.failures == 0
+        assert driver.failures.count == 0
