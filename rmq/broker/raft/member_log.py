@@ -83,8 +83,7 @@ class MemberLog:
         store, commit_log = self._store, self._log
         if commit_log.gate & BROKEN:
             raise StoreError(commit_log.gate_reason())
-        # What queues have is records, and behind the last of those are more, and perhaps half of one.
-        known = max(commit_log.start, *(queue.max_phys for queue in store.queues), 0)
+        known = self._in_queues()
         await self._spans.warm(known, commit_log.end)
         self._ends.begin(known)
         self._ends.written(commit_log.end)
@@ -101,6 +100,10 @@ class MemberLog:
             store.flusher.request()
             await asyncio.sleep(0.01)
         return TermPath(self._path.starts, self._path.start, self._path.end)
+
+    def _in_queues(self) -> int:
+        """Behind the last record that is in a queue: behind it there may be more, and half of one."""
+        return max(self._log.start, *(queue.max_phys for queue in self._store.queues), 0)
 
     def whole(self, at: int) -> int:
         """Behind the record, or the blank one, that begins at an offset; behind the longest where nobody can tell."""
@@ -215,7 +218,7 @@ class MemberLog:
             raise LogsParted(f"a leader takes back what is committed: the log from {to} up to {committed}")
         if to.end < self._log.end:
             await self._truncate(to.end)
-            known = max(self._log.start, *(queue.max_phys for queue in self._store.queues), 0)
+            known = self._in_queues()
             await self._spans.warm(known, to.end)
             self._ends.cut(to.end, known)
             # Where records end before that was not known when it was said that they are committed.

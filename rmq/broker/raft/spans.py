@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from typing import Any
 
 from rmq.broker.raft.wire import Say
@@ -10,6 +10,9 @@ from rmq.broker.store.log.commit_log import CommitLog
 from rmq.raft.messages import Append
 
 __all__ = ["Spans"]
+
+#: Bytes read in one go of what is only to be in memory.
+_WARMED = 1 << 20
 
 
 class Spans:
@@ -24,30 +27,23 @@ class Spans:
 
     def send(self, to: str, message: Append) -> Coroutine[Any, Any, None] | None:
         """Send a span with its bytes; what is to be waited for where those come from the disk."""
-        at, end, log = message.before.end, message.after.end, self._log
-        if at < log.start:
+        start, end, log = message.before.end, message.after.end, self._log
+        if start < log.start:
             return None  # deleted since: the member asks again
-        pieces = log.pieces(at, end - at)
+        pieces = log.pieces(start, end - start)
         if pieces is None:
-            pieces, size = [], log.file_size
-            while at < end:
-                behind = min(end, at - at % size + size)
-                piece = log.read(at, behind - at)
+            pieces = []
+            for at, size in self._parts(start, end):
+                piece = log.read(at, size)
                 if piece is None:
                     return self._send_cold(to, message)
                 pieces.append(piece)
-                at = behind
         self._send_bytes(to, message, pieces)
         return None
 
     async def _send_cold(self, to: str, message: Append) -> None:
-        at, end, size = message.before.end, message.after.end, self._log.file_size
-        pieces = []
-        while at < end:
-            behind = min(end, at - at % size + size)
-            pieces.append(await self._log.read_cold(at, behind - at))
-            at = behind
-        self._send_bytes(to, message, pieces)
+        parts = self._parts(message.before.end, message.after.end)
+        self._send_bytes(to, message, [await self._log.read_cold(at, size) for at, size in parts])
 
     def _send_bytes(self, to: str, message: Append, pieces: list[bytes]) -> None:
         if sum(map(len, pieces)) == message.after.end - message.before.end:  # else it was deleted meanwhile
@@ -55,11 +51,19 @@ class Spans:
 
     async def warm(self, start: int, end: int) -> None:
         """Have in memory what is read next."""
-        size = self._log.file_size
+        for at, size in self._parts(start, end, _WARMED):
+            await self._log.read_cold(at, size)
+
+    def _parts(self, start: int, end: int, most: int = 1 << 62) -> Iterator[tuple[int, int]]:
+        """Offset and size of what is read in one go: no read goes beyond the end of a file.
+
+        :param most: bytes of each.
+        """
+        file_size = self._log.file_size
         while start < end:
-            behind = min(end, start - start % size + size, start + (1 << 20))
-            await self._log.read_cold(start, behind - start)
-            start = behind
+            size = min(end - start, file_size - start % file_size, most)
+            yield start, size
+            start += size
 
     def read(self, offset: int, size: int) -> bytes:
         """What lies in memory.

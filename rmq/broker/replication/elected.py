@@ -60,7 +60,8 @@ async def ask_members(
     """Bring the progress to where the other members have it; at most 2 s.
 
     :param offsets: of groups; changed, as ``delays`` is, how far delayed messages are delivered.
-    :param client: calls the members. :param members: the addresses of those that are there.
+    :param client: calls the members.
+    :param members: the addresses of those that are there.
     """
     if not ground.store.log.end:
         return
