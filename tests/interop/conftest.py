@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.interop import Clusters, Scene
 from tests.support.peers import Client, ToolMissing, skip_or_fail, start_client
+from tests.support.peers.patient import patient_clients
 
 _CLUSTERS = pytest.StashKey[Clusters]()
 
@@ -16,6 +17,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "tests/interop/" in item.path.as_posix():
             item.add_marker(pytest.mark.timeout(900))  # the first one may resolve jars and start clusters
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _patient_clients() -> Iterator[None]:
+    with patient_clients():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,6 @@ from tests.support.interop import Clusters, fresh, until
 from tests.support.peers import Cluster
 
 FIRST = "CONSUME_FROM_FIRST_OFFSET"
-PATIENT: dict[str, Any] = {"send_msg_timeout": 60, "mq_client_api_timeout": 60}
 
 
 class Surface:
@@ -84,7 +83,7 @@ class Surface:
 
     def topic(self, queues: int = 2) -> str:
         name = fresh("consumers")
-        with rmq.AdminClient(namesrv=self.cluster.namesrv, mq_client_api_timeout=60) as admin:
+        with rmq.AdminClient(namesrv=self.cluster.namesrv) as admin:
             for broker in self.cluster.brokers:
                 admin.create_and_update_topic(broker.addr, name, read_queue_nums=queues, write_queue_nums=queues)
 
@@ -99,7 +98,7 @@ class Surface:
 
     def send(self, topic: str, count: int, first: int = 0, **options: Any) -> None:
         """Numbers, one after the other in turn over the queues."""
-        with rmq.Producer(fresh("p"), namesrv=self.cluster.namesrv, **PATIENT, **options) as producer:
+        with rmq.Producer(fresh("p"), namesrv=self.cluster.namesrv, **options) as producer:
             queues = sorted(producer.fetch_publish_message_queues(topic))
             for number in range(first, first + count):
                 assert producer.send(Message(topic, str(number)), queue=queues[number % len(queues)]).ok
@@ -211,7 +210,7 @@ def test_pulls_on_time(on: Surface) -> None:
     on.until(lambda: len(on.got) >= 14)
     assert on.numbers() == list(range(14))
     on.end(consumer)
-    with rmq.AdminClient(namesrv=on.cluster.namesrv, mq_client_api_timeout=60) as admin:
+    with rmq.AdminClient(namesrv=on.cluster.namesrv) as admin:
         table = admin.consume_stats(group).offset_table
     assert sum(one.consumer_offset for queue, one in table.items() if queue.topic == topic) == 14
 
@@ -293,7 +292,7 @@ class Told(Hook):
 
 def test_hooks_are_called(on: Surface) -> None:
     topic, hook = on.topic(), Told()
-    producer = on.begin(on.make("Producer", fresh("p"), hooks=[hook], **PATIENT))
+    producer = on.begin(on.make("Producer", fresh("p"), hooks=[hook]))
     for number in range(6):
         assert on.run(producer.send, Message(topic, str(number))).ok
     with pytest.raises(rmq.ClientError, match=r"^it is forbidden$"):

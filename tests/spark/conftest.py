@@ -12,6 +12,7 @@ import pytest
 
 from rmq.protocol.errors import ConfigError
 from tests.support.peers.cluster import Cluster, start_cluster
+from tests.support.peers.patient import patient_clients
 from tests.support.peers.tools import ToolMissing, skip_or_fail
 from tests.support.spark.refusals import LARGEST
 
@@ -42,6 +43,12 @@ def _spark_is_there() -> None:
         skip_or_fail(error)
     except ConfigError as error:
         skip_or_fail(ToolMissing(str(error)))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _patient_clients() -> Iterator[None]:
+    with patient_clients():
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
