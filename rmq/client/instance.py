@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Protocol
@@ -33,6 +34,7 @@ from rmq.protocol.errors import (
     ConnectFailed,
     ResponseError,
     RMQError,
+    TransportError,
     WrongType,
 )
 from rmq.protocol.header import Header
@@ -55,6 +57,10 @@ log = logger(__name__)
 _FIRST_LOOK = 0.25
 #: Seconds for which a broker that could not be reached is not read from while another of its set is there.
 _AWAY = 30.0
+#: Seconds between two questions who serves a broker's queues, while calls to it fail.
+_ASK_AGAIN = 0.9
+#: What slaves say of what a master does, ours and Java's: it may have been one when the route was asked for.
+_OF_SLAVES = (ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SLAVE_NOT_AVAILABLE, ResponseCode.SYSTEM_ERROR)
 
 
 class ConsumerMember(Protocol):
@@ -184,6 +190,8 @@ class ClientInstance:
         self.on_moved: list[Callable[[], object]] = []
         #: Broker name -> master of the whole cluster, kept while a producer is ``sought``.
         self.masters: dict[str, str] = {}
+        #: Broker name -> when it was last asked for because it was not sure who serves its queues.
+        self._asked_at: dict[str, float] = {}
         self.producers: set[str] = set()
         #: Those of them that brokers may ask how a transaction ended.
         self.transactions: dict[str, TransactionMember] = {}
@@ -401,10 +409,17 @@ class ClientInstance:
         if not isinstance(address, str):
             raise WrongType(f"the address of a broker is a text, host:port, not {type(address).__name__}")
         limit = self.settings.mq_client_api_timeout if timeout is None else timeout
-        reply = await self.remoting.request(address, Command.request(code, header, body), limit)
+        try:
+            reply = await self.remoting.request(address, Command.request(code, header, body), limit)
+        except TransportError:
+            self.routes.suspect(address)
+            raise
         self.outages.answered(address)
         if reply.code not in accept:
+            if reply.code in _OF_SLAVES:
+                self.routes.suspect(address)
             raise ResponseError(reply.code, reply.remark, address)
+        self.routes.trust(address)
         return reply
 
     def writes_at_once(self, address: str) -> bool:
@@ -476,6 +491,7 @@ class ClientInstance:
         """Another one may lead by now: the next send of each topic that it had asks first. One that is oneway would not
         learn of it by itself."""
         self.routes.doubt(conn.address)
+        self.routes.suspect(conn.address)
 
     def _topic_grown(self, topic: str) -> None:
         """Its new queues are read from at once, not when the next rebalance has its turn."""
@@ -515,11 +531,26 @@ class ClientInstance:
         else:
             await self.beats.beat()
 
+    async def _look_where(self, queue: MessageQueue, timeout: float | None) -> None:
+        """Ask who serves a queue's broker name now, where that is not sure; where nobody says, who was known has to do.
+
+        :param timeout: seconds that it may take; see :meth:`refresh_route`.
+        """
+        name, now = queue.broker_name, self.world.clock.monotonic
+        if name in self.routes.unsure and now() >= self._asked_at.get(name, -math.inf) + _ASK_AGAIN:
+            try:
+                await self.refresh_route(queue.topic, timeout)
+            except RMQError as error:
+                log.debug("who serves %s now: %s", queue, error)
+            finally:
+                self._asked_at[name] = now()
+
     async def find_master(self, queue: MessageQueue) -> str:
-        """The master's address of a queue's broker; asks for the route when it is not known.
+        """The master's address of a queue's broker; asks for the route when it is not known, or not sure.
 
         :raises ConnectFailed: the broker has no master now. :raises ClientError: there is no such topic.
         """
+        await self._look_where(queue, None)
         address = self.routes.master_addr(queue.broker_name)
         if address is None:
             there = await self.refresh_route(queue.topic)
@@ -539,6 +570,7 @@ class ClientInstance:
         :param timeout: seconds for the question where it is, if that has to be asked; see :meth:`refresh_route`.
         :raises ConnectFailed: nobody serves the queue now. :raises ClientError: there is no such topic.
         """
+        await self._look_where(queue, timeout)
         for again in (False, True):
             known = self.routes.broker_addrs.get(queue.broker_name, {})
             # A master that is away is in the route for up to two minutes: what can be reached is read meanwhile.

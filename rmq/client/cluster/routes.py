@@ -43,6 +43,9 @@ class Routes:
         #: Topics whose last send got no answer in its time, or whose master's connection is gone: the next send asks
         #: first who takes its messages now.
         self.doubted: set[str] = set()
+        #: Brokers, by name, of which one was lost, gave no answer, or refused what a master does not: whoever asks for
+        #: their addresses next has them asked for anew first.
+        self.unsure: set[str] = set()
 
     def take(self, topic: str, route: TopicRouteData, *, own: bool) -> bool:
         """A topic's route, as a name server says it.
@@ -55,6 +58,7 @@ class Routes:
             addrs[broker.broker_name] = {int(i): address for i, address in broker.broker_addrs.items()}
         moved = addrs != self.broker_addrs
         self.broker_addrs = addrs
+        self.unsure.difference_update(broker.broker_name for broker in route.broker_datas)
         old = self.publish.get(topic)
         queues = publish_queues(topic, route)
         if old is None:
@@ -115,6 +119,7 @@ class Routes:
         named = {broker.broker_name for route in routes for broker in route.broker_datas}
         if gone := self.broker_addrs.keys() - named:
             self.broker_addrs = {name: addrs for name, addrs in self.broker_addrs.items() if name not in gone}
+            self.unsure -= gone
 
     def masters_away(self, topic: str) -> list[str]:
         """The brokers that have a topic for writing and whose master no name server knows now."""
@@ -129,6 +134,18 @@ class Routes:
         names = {name for name, addrs in self.broker_addrs.items() if addrs.get(0) == address}
         if names:
             self.doubted.update(topic for topic, info in self.publish.items() if info.brokers & names)
+
+    def suspect(self, address: str) -> None:
+        """Whoever is there may not be, or not be any more, what the routes say."""
+        self.unsure.update(self._named(address))
+
+    def trust(self, address: str) -> None:
+        """Whoever is there has done what was asked of it."""
+        if self.unsure:
+            self.unsure.difference_update(self._named(address))
+
+    def _named(self, address: str) -> list[str]:
+        return [name for name, addrs in self.broker_addrs.items() if address in addrs.values()]
 
     def subscribe_queues(self, topic: str) -> list[MessageQueue] | None:
         """The queues of a topic for consumers; None when it has no route yet."""

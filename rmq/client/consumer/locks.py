@@ -67,7 +67,12 @@ class QueueLocks:
                 try:
                     address = await self._instance.find_master(asked[0])
                     reply = await self._instance.call(address, RequestCode.LOCK_BATCH_MQ, None, body.encode(), _TIMEOUT)
-                    held.update(LockBatchResponseBody.decode(reply.body).lock_ok_mq_set)
+                    granted = LockBatchResponseBody.decode(reply.body).lock_ok_mq_set
+                    held.update(granted)
+                    if not set(asked) <= set(granted):
+                        # Another member has them; or this one leads no more, and nothing else would say so: without a
+                        # lock nothing is pulled.
+                        self._instance.routes.suspect(address)
                 except RMQError as error:
                     text = "group %s: no lock from the master of %s, orderly queues wait: %s"
                     log.log(level, text, self._group, broker_name, error)

@@ -14,7 +14,7 @@ from rmq.protocol import fastjson
 from rmq.protocol.bodies.offset import LocalOffsetTable
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
-from rmq.protocol.errors import ClientError, ConnectFailed, ResponseError, RMQError, StoreError, TransportError
+from rmq.protocol.errors import ClientError, ConnectFailed, RMQError, StoreError, TransportError
 from rmq.protocol.headers.offset import (
     QueryConsumerOffsetRequest,
     QueryConsumerOffsetResponse,
@@ -190,7 +190,6 @@ class RemoteBrokerOffsetStore(Table):
         return await asyncio.gather(*calls, return_exceptions=True)
 
     async def _commit(self, queue: MessageQueue, offset: int, wait: bool) -> None:
-        address, _ = await self._instance.find_reader(queue)
         header = UpdateConsumerOffsetRequest(
             consumer_group=self._group,
             topic=queue.topic,
@@ -198,14 +197,19 @@ class RemoteBrokerOffsetStore(Table):
             commit_offset=offset,
             bname=queue.broker_name,
         )
-        command = Command.request(RequestCode.UPDATE_CONSUMER_OFFSET, header)
+        address, _ = await self._instance.find_reader(queue)
         if not wait:
+            command = Command.request(RequestCode.UPDATE_CONSUMER_OFFSET, header)
             await self._instance.remoting.oneway(address, command.mark_oneway())
             return
-        limit = self._instance.settings.mq_client_api_timeout
-        reply = await self._instance.remoting.request(address, command, limit)
-        if reply.code != ResponseCode.SUCCESS:
-            raise ResponseError(reply.code, reply.remark, address)
+        try:
+            await self._instance.call(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+        except TransportError:
+            # Nobody tells it again. Who does not answer is not waited for twice, but somebody else may have the queue.
+            other, _ = await self._instance.find_reader(queue)
+            if other == address:
+                raise
+            await self._instance.call(other, RequestCode.UPDATE_CONSUMER_OFFSET, header)
 
 
 class LocalFileOffsetStore(Table):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter
 from collections.abc import Sequence
 
 from rmq.client.decode import decode_pulled
@@ -13,7 +11,7 @@ from rmq.client.message import MessageQueue
 from rmq.client.results import PullResult, PullStatus
 from rmq.protocol.bodies.heartbeat import SubscriptionData
 from rmq.protocol.codes import RequestCode, ResponseCode
-from rmq.protocol.errors import ResponseError, RMQError, TransportError
+from rmq.protocol.errors import ResponseError
 from rmq.protocol.headers.pull import PullMessageRequest, PullMessageResponse
 from rmq.protocol.sysflags import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 from rmq.runtime.aside import logger
@@ -22,8 +20,6 @@ __all__ = ["Puller"]
 
 log = logger(__name__)
 
-#: Seconds between two questions for one topic's route while pulls of it fail.
-_LOOK_AGAIN = 0.9
 _STATUS = {
     int(ResponseCode.SUCCESS): PullStatus.FOUND,
     int(ResponseCode.PULL_NOT_FOUND): PullStatus.NO_NEW_MSG,
@@ -43,11 +39,6 @@ class Puller:
         self._group = group
         self._hooks = Hooks(hooks, group)
         self._suggested: dict[MessageQueue, int] = {}
-        #: Queues whose last pull found nobody who serves them: they may have another master now.
-        self._doubted: set[MessageQueue] = set()
-        #: Topic -> when its route was asked for because of that, and how many wait for it.
-        self._looked: dict[str, float] = {}
-        self._looking: Counter[str] = Counter()
 
     async def pull(
         self,
@@ -74,20 +65,9 @@ class Puller:
 
         :raises ResponseError: an answer that is none of the four outcomes. :raises TransportError: no answer.
         """
-        if queue in self._doubted:
-            clock = self._instance.world.clock
-            began = clock.monotonic()
-            await self._look_where(queue.topic, timeout / 2)
-            timeout -= clock.monotonic() - began
-        try:
-            result, why = await self._ask(
-                queue, subscription, offset, max_nums, timeout, suspend, commit_offset, post_subscription, max_bytes
-            )
-        except RMQError as error:
-            if isinstance(error, TransportError) or error.code == ResponseCode.PULL_RETRY_IMMEDIATELY:
-                self._doubted.add(queue)
-            raise
-        self._doubted.discard(queue)
+        result, why = await self._ask(
+            queue, subscription, offset, max_nums, timeout, suspend, commit_offset, post_subscription, max_bytes
+        )
         if why is not None and not result.messages and max_nums > 1:
             result, why = await self._ask(queue, subscription, offset, 1, timeout, 0.0, 0, post_subscription)
         if why is not None:
@@ -113,22 +93,6 @@ class Puller:
             result.messages = await self._hooks.filtered(threads, names.queue(queue), result.messages)
         return result
 
-    async def _look_where(self, topic: str, seconds: float) -> None:
-        """Ask for the route of a topic, with who asks already; not again when that was done a moment ago."""
-        instance = self._instance
-        if not self._looking[topic]:
-            now = instance.world.clock.monotonic()
-            if now < self._looked.get(topic, -math.inf) + _LOOK_AGAIN:
-                return
-            self._looked[topic] = now
-        self._looking[topic] += 1
-        try:
-            await instance.refresh_route(topic, min(seconds, instance.settings.mq_client_api_timeout))
-        except RMQError as error:
-            log.debug("group %s: route of %s: %s", self._group, topic, error)
-        finally:
-            self._looking[topic] -= 1
-
     async def _ask(
         self,
         queue: MessageQueue,
@@ -144,7 +108,7 @@ class Puller:
         """One answer, its messages up to the first that is bad, and what is wrong with that."""
         clock = self._instance.world.clock
         began = clock.monotonic()
-        limit = min(timeout, self._instance.settings.mq_client_api_timeout)
+        limit = min(timeout / 2, self._instance.settings.mq_client_api_timeout)
         address, broker_id = await self._instance.find_reader(queue, self._suggested.get(queue, 0), timeout=limit)
         timeout -= clock.monotonic() - began
         flag = 0
@@ -177,12 +141,15 @@ class Puller:
         answer = reply.header(PullMessageResponse)
         self._suggested[queue] = answer.suggest_which_broker_id
         if reply.code == ResponseCode.PULL_RETRY_IMMEDIATELY:
-            # Perhaps one that was the master, and is a slave since an election that the route does not tell of yet.
+            what = None
             if reply.remark == "FOUND":
                 # Java's slave keeps back what it has found; its next offset would pass over that.
-                raise ResponseError(reply.code, "a slave that does not serve reads: slaveReadEnable=false", address)
-            if answer.next_begin_offset <= offset:
+                what = "a slave that does not serve reads: slaveReadEnable=false"
+            elif answer.next_begin_offset <= offset:
                 what = f"a slave that has no message {offset} of {queue}, not yet or no longer"
+            if what is not None:
+                # Perhaps one that was the master, and is a slave since an election that the route does not tell of yet.
+                self._instance.routes.suspect(address)
                 raise ResponseError(reply.code, what, address)
         result = PullResult(_STATUS[reply.code], answer.next_begin_offset, answer.min_offset, answer.max_offset)
         if reply.code != ResponseCode.SUCCESS:
@@ -197,5 +164,4 @@ class Puller:
 
     def forget(self, queue: MessageQueue) -> None:
         """Ask the master again: the queue is no longer ours."""
-        self._doubted.discard(queue)
         self._suggested.pop(queue, None)

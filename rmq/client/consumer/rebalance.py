@@ -30,14 +30,14 @@ HANDOVER = 0.2
 _SECONDS = 10.0
 
 
-def an_address(instance: ClientInstance, topic: str) -> str:
-    """One of the brokers that a topic is on. :raises ClientError: it is on none."""
+async def an_address(instance: ClientInstance, topic: str) -> str:
+    """One of the brokers that a topic is on, where it is now. :raises RMQError: it is on none, or nobody is there."""
     route = instance.routes.own.get(topic)
-    brokers = [broker.broker_addrs for broker in route.broker_datas if broker.broker_addrs] if route else []
+    brokers = [broker.broker_name for broker in route.broker_datas if broker.broker_addrs] if route else []
     if not brokers:
         raise ClientError(f"the topic {topic} has no broker now")
-    addrs = instance.world.random.choice(brokers)
-    return addrs[min(addrs)]
+    address, _ = await instance.find_reader(MessageQueue(topic, instance.world.random.choice(brokers), 0))
+    return address
 
 
 async def consumer_ids(instance: ClientInstance, group: str, topic: str) -> list[str]:
@@ -45,7 +45,7 @@ async def consumer_ids(instance: ClientInstance, group: str, topic: str) -> list
 
     :raises RMQError: no broker says.
     """
-    address = an_address(instance, topic)
+    address = await an_address(instance, topic)
     header = GetConsumerListByGroupRequest(consumer_group=group)
     reply = await instance.call(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
     return sorted(set(GetConsumerListByGroupResponseBody.decode(reply.body).consumer_id_list))

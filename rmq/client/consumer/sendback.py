@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rmq.client.instance import ClientInstance
-from rmq.client.message import MessageExt
+from rmq.client.message import MessageExt, MessageQueue
 from rmq.protocol import properties as property_string
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.errors import ClientError, ResponseError, RMQError
@@ -45,13 +45,17 @@ async def send_message_back(
     :raises RMQError: it did not work.
     """
     name = broker_name or message.broker_name
-    address = instance.routes.master_addr(name) or f"{_bracket(message.store_host[0])}:{message.store_host[1]}"
+    topic = instance.namespace.wrap(message.topic)
+    try:
+        address = await instance.find_master(MessageQueue(topic, name, message.queue_id))
+    except RMQError:
+        address = f"{_bracket(message.store_host[0])}:{message.store_host[1]}"
     header = ConsumerSendMsgBackRequest(
         offset=message.commit_log_offset,
         group=group,
         delay_level=delay_level,
         origin_msg_id=message.msg_id,
-        origin_topic=instance.namespace.wrap(message.topic),
+        origin_topic=topic,
         unit_mode=instance.settings.unit_mode,
         max_reconsume_times=max_reconsume_times,
         bname=name,

@@ -62,7 +62,10 @@ class Acks:
                 for some in _parts(waiting, _BATCH):
                     try:
                         await self._tell(broker, some)
-                    except TransportError as error:
+                    except RMQError as error:
+                        if not _may_be_taken(error):
+                            self._refused(broker, len(some), error)
+                            continue
                         now = self._clock.monotonic()
                         left = [held for held in some if held.until > now]
                         log.log(
@@ -73,8 +76,6 @@ class Acks:
                         if left:
                             self._waiting.setdefault(broker, []).extend(left)
                         await asyncio.sleep(_AGAIN)
-                    except RMQError as error:
-                        self._refused(broker, len(some), error)
         finally:
             self._sending.pop(broker, None)
 
@@ -100,11 +101,13 @@ class Acks:
                 if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                     self._one_by_one.add(broker)
                     alone += together
+                elif _may_be_taken(error):
+                    raise
                 else:
                     self._refused(broker, len(together), error)
         for few in _parts(alone, _SIDE_BY_SIDE):
             for result in await asyncio.gather(*(self._one(address, held) for held in few), return_exceptions=True):
-                if isinstance(result, ResponseError):
+                if isinstance(result, ResponseError) and not _may_be_taken(result):
                     self._refused(broker, 1, result)
                 elif isinstance(result, BaseException):
                     raise result
@@ -182,6 +185,11 @@ class Acks:
 
 def _parts(some: Sequence[Open], most: int) -> list[Sequence[Open]]:
     return [some[at : at + most] for at in range(0, len(some), most)]
+
+
+def _may_be_taken(error: RMQError) -> bool:
+    """Whether another try may do: nobody answered, or one that leads no more, and its successor takes them."""
+    return isinstance(error, TransportError) or error.code == ResponseCode.SERVICE_NOT_AVAILABLE
 
 
 def _goes_in_a_batch(handle: Handle) -> bool:

@@ -79,7 +79,7 @@ class BrokerRebalance(Rebalance):
             topic=topic,
         )
         reply = await self._instance.call(
-            an_address(self._instance, topic), RequestCode.QUERY_ASSIGNMENT, None, body.encode()
+            await an_address(self._instance, topic), RequestCode.QUERY_ASSIGNMENT, None, body.encode()
         )
         found = QueryAssignmentResponseBody.decode(reply.body).message_queue_assignments
         return [

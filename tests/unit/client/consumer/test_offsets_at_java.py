@@ -9,9 +9,10 @@ from typing import Any, cast
 from rmq.client.consumer.offsets import RemoteBrokerOffsetStore
 from rmq.client.instance import ClientInstance
 from rmq.client.message import MessageQueue
-from rmq.protocol.codes import ResponseCode
+from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ConnectFailed, RequestTimeout, ResponseError
+from rmq.protocol.headers.offset import UpdateConsumerOffsetRequest
 
 QUEUES = [MessageQueue(topic, "broker-a", number) for topic in ("T1", "T2") for number in range(4)]
 
@@ -25,8 +26,7 @@ class JavaBroker:
         #: Not waited for.
         self.told: list[int] = []
         self.refuses: type[Exception] | None = None
-        self.remoting = self.settings = self.outages = self
-        self.mq_client_api_timeout = 3.0
+        self.remoting = self.outages = self
 
     def level(self, error: Exception) -> int:
         return logging.DEBUG
@@ -34,17 +34,16 @@ class JavaBroker:
     async def find_reader(self, queue: MessageQueue) -> tuple[str, bool]:
         return "127.0.0.1:10911", False
 
-    async def request(self, address: str, command: Command, limit: float) -> Command:
+    async def call(self, address: str, code: RequestCode, header: UpdateConsumerOffsetRequest) -> Command:
         self.asked += 1
         if self.refuses is ResponseError:
-            return Command(ResponseCode.NO_PERMISSION)
+            raise ResponseError(ResponseCode.NO_PERMISSION)
         if self.refuses is not None:
             raise self.refuses("it is silent")
-        ext = cast("dict[str, Any]", command.ext)
-        table = self.tables.get(ext["topic"], {})
+        table = self.tables.get(header.topic, {})
         await asyncio.sleep(0)  # the other threads' turn
-        table[int(ext["queueId"])] = int(ext["commitOffset"])
-        self.tables[ext["topic"]] = table
+        table[header.queue_id] = header.commit_offset or 0
+        self.tables[header.topic] = table
         return Command(ResponseCode.SUCCESS)
 
     async def oneway(self, address: str, command: Command) -> None:
