@@ -172,7 +172,7 @@ class Links:
         while True:
             # What there is more to say while it is being opened is said with the first word, or behind it.
             link = self._out[one] = Outgoing(
-                partial(self._introduction, one), self._world.clock.monotonic, partial(self._taken_by, one)
+                partial(self._introduction, one), self._world.clock.monotonic, partial(self._taken_by, one, trouble)
             )
             try:
                 async with patience.timeout(_CONNECT):
@@ -182,9 +182,7 @@ class Links:
                 if link.host is not None:
                     self._addresses.found(one, link.host)
                 why = await link.ended
-                if why is None:
-                    trouble.over()
-                else:
+                if why is not None:
                     if link.refused:
                         self.refused_by[one] = why
                     trouble.failed(ReplicationError(f"{addresses.join(host, port)}: {why}"))
@@ -199,8 +197,9 @@ class Links:
                     del self._out[one]
             await asyncio.sleep(_PAUSE)
 
-    def _taken_by(self, one: str) -> None:
+    def _taken_by(self, one: str, trouble: Trouble) -> None:
         self.refused_by.pop(one, None)
+        trouble.over()  # now, and not when the connection ends: that would be told of a member that has just gone
 
     # -- for connections of others
 

@@ -71,5 +71,6 @@ class Trouble:
                 "%s works again, after %d failures in %.0f s",
                 self._what, self._failures, self._clock.monotonic() - self._since,
             )  # fmt: skip
+            self._untold = 0  # that line has counted them
         self._failures = 0
         self._spoken = False

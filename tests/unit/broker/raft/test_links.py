@@ -46,3 +46,24 @@ async def test_a_port_where_no_member_listens_is_told(caplog: pytest.LogCaptureF
         await asyncio.sleep(3)
     told = "it closes the connection and says nothing: no member listens there, perhaps; it is tried again"
     assert any(line.startswith("connecting to n0 of the group") and line.endswith(told) for line in caplog.messages)
+
+
+@in_virtual_time
+async def test_a_member_that_came_back_is_told_when_it_is_there_and_not_when_it_goes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "rmq.broker.raft.links")
+    cluster = GroupCluster(seed=3)
+    async with cluster:
+        await cluster.led_by()
+        await cluster.kill("n2")
+        await asyncio.sleep(2)
+        await cluster.begin("n2")
+        again = "connecting to n2 of the group works again"
+        await eventually(lambda: sum(line.startswith(again) for line in caplog.messages) == 2, 3)
+        await asyncio.sleep(60)
+        caplog.clear()
+        await cluster.kill("n2")
+        await asyncio.sleep(2)
+        told = [line.partition(":")[0] for line in caplog.messages]
+        assert told == ["connecting to n2 of the group fails"] * 2

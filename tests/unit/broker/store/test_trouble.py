@@ -66,3 +66,16 @@ async def test_what_fails_and_works_by_turns_is_told_twice_a_minute(
     again = "writing things works again"
     assert begins[:2] == ["writing things fails", again]
     assert begins[2:] == ["writing things still fails (30 times in 60 s)", again] * 3
+
+
+@in_virtual_time
+async def test_what_fails_again_after_its_end_was_told_begins_anew(
+    trouble: Trouble, caplog: pytest.LogCaptureFixture
+) -> None:
+    for seconds in (1, 99):
+        trouble.failed(refusal(errno.EIO))
+        trouble.failed(refusal(errno.EIO))
+        trouble.over()
+        await asyncio.sleep(seconds * 100)
+    begins = [line.partition(":")[0].partition(",")[0] for line in caplog.messages]
+    assert begins == ["writing things fails", "writing things works again"] * 2
