@@ -24,7 +24,19 @@ class Trouble:
     :param meanwhile: what holds until it works.
     """
 
-    __slots__ = ("_clock", "_failures", "_last", "_log", "_meanwhile", "_since", "_spoken", "_told", "_untold", "_what")
+    __slots__ = (
+        "_clock",
+        "_failures",
+        "_last",
+        "_log",
+        "_meanwhile",
+        "_since",
+        "_spoken",
+        "_told",
+        "_untold",
+        "_what",
+        "_worked",
+    )
 
     def __init__(self, clock: Clock, log: logging.Logger, what: str, meanwhile: str) -> None:
         self._clock = clock
@@ -40,6 +52,8 @@ class Trouble:
         self._failures = 0
         self._since = 0.0
         self._spoken = False
+        #: Whether it has worked since the last line.
+        self._worked = False
 
     def failed(self, error: Exception, where: str = "") -> None:
         """A try failed; told when that is news, or was told a minute ago.
@@ -55,9 +69,13 @@ class Trouble:
         before = self._told.get(kind)
         if before is not None and now - before < _PAUSE:
             return
-        how = "fails" if self._untold == 1 else f"still fails ({self._untold} times in {now - self._last:.0f} s)"
+        how = "fails"
+        if self._untold > 1:
+            verb = "fails again" if self._worked else "still fails"
+            how = f"{verb} ({self._untold} times in {now - self._last:.0f} s)"
         self._told[kind] = self._last = now
         self._untold = 0
+        self._worked = False
         self._spoken = True
         reason = told(error, where) if isinstance(error, OSError) else f"{where}: {error}" if where else str(error)
         self._log.error("%s %s: %s; %s", self._what, how, reason, self._meanwhile)
@@ -74,3 +92,4 @@ class Trouble:
             self._untold = 0  # that line has counted them
         self._failures = 0
         self._spoken = False
+        self._worked = True

@@ -56,6 +56,7 @@ async def test_a_member_that_came_back_is_told_when_it_is_there_and_not_when_it_
     cluster = GroupCluster(seed=3)
     async with cluster:
         await cluster.led_by()
+        await asyncio.sleep(60)
         await cluster.kill("n2")
         await asyncio.sleep(2)
         await cluster.begin("n2")

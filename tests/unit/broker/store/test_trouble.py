@@ -65,7 +65,7 @@ async def test_what_fails_and_works_by_turns_is_told_twice_a_minute(
     begins = [line.partition(":")[0].partition(",")[0] for line in caplog.messages]
     again = "writing things works again"
     assert begins[:2] == ["writing things fails", again]
-    assert begins[2:] == ["writing things still fails (30 times in 60 s)", again] * 3
+    assert begins[2:] == ["writing things fails again (30 times in 60 s)", again] * 3
 
 
 @in_virtual_time
