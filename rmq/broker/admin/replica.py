@@ -84,6 +84,7 @@ class ReplicaAdmin:
                 in_sync=one.in_sync,
                 slave_ack_offset=one.end or 0,
                 transfer_from_where=one.end or 0,
+                transferred_byte_in_second=one.speed or 0,
             )
             for one in group.members
             if one.connected

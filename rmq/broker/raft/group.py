@@ -85,7 +85,7 @@ class Group:
         await self._changes.load(min(kept.commit, end), plain=kept.plain(end), new=kept.new)
         driver.log.on_committed.append(self._changes.committed)
         driver.log.on_cut.append(self._changes.cut)
-        driver.on_change.append(self._driver_changed)
+        driver.on_change += [self._driver_changed, self.view.changed]
         meetings = Meetings(self.peers.members.others, met)
         introductions = Introductions(meetings, self._sidecar, driver, self.tasks, self._trouble)
         links = Links(

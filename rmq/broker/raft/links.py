@@ -165,6 +165,11 @@ class Links:
         """Those of them that have said something over it."""
         return [one for one, link in self._out.items() if link.answers]
 
+    def speed_to(self, one: str) -> int:
+        """Bytes of the log a second that a member was sent since the connection to it was opened."""
+        link = self._out.get(one)
+        return 0 if link is None else link.speed
+
     async def _connect(self, one: str) -> None:
         host, port = self._peers.at[one]
         trouble = Trouble(self._world.clock, log, f"connecting to {one} of the group", "it is tried again")

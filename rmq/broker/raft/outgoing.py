@@ -41,6 +41,9 @@ class Outgoing(asyncio.Protocol):
         self.listens = False
         #: The other side has said anything.
         self._spoken = False
+        #: When it was opened, and bytes of units that had bytes of the log.
+        self._since = now()
+        self._sent = 0
         #: Since when nothing has come back for what was sent; None while nothing waits for that.
         self._unheard: float | None = None
         #: What goes with the next span.
@@ -62,7 +65,13 @@ class Outgoing(asyncio.Protocol):
         """Whether the other side has said anything: the system takes connections for a process that stands still."""
         return self._transport is not None and self._spoken
 
+    @property
+    def speed(self) -> int:
+        """Bytes of the log that were sent, a second, since the connection was opened."""
+        return int(self._sent / max(self._now() - self._since, 1.0))
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._since = self._now()
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its classes
         if self.ended.done():
             self._transport.abort()
@@ -110,12 +119,15 @@ class Outgoing(asyncio.Protocol):
         elif now - self._unheard > _UNHEARD:
             self._end(f"nothing has come back for {_UNHEARD:.0f} s")
             return
-        if transport.get_write_buffer_size() + sum(map(len, pieces)) > _UNSENT:
+        size = sum(map(len, pieces))
+        if transport.get_write_buffer_size() + size > _UNSENT:
             return
-        if span and self._held:
-            pieces = [*self._held, *pieces]
-            self._held.clear()
-            self._held_bytes = 0
+        if span:
+            self._sent += size
+            if self._held:
+                pieces = [*self._held, *pieces]
+                self._held.clear()
+                self._held_bytes = 0
         transport.writelines(pieces)
 
     def introduce(self) -> None:

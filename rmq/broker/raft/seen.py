@@ -47,6 +47,8 @@ class GroupView:
         self._peers = peers
         #: None before the store is loaded.
         self.member: Member | None = None
+        #: Who leads, since when as this member knows, and what it had taken from leaders by then.
+        self._led: tuple[str | None, float, int] = (None, 0.0, 0)
         #: It has had the leader's log once, since its start.
         self._came_up = False
 
@@ -72,6 +74,11 @@ class GroupView:
 
     # -- how it is
 
+    def changed(self) -> None:
+        """Another one leads, perhaps."""
+        if self.member is not None and (driver := self.member.driver).leader != self._led[0]:
+            self._led = (driver.leader, self._clock.monotonic(), driver.log.taken)
+
     def info(self) -> GroupInfo:
         """The whole group."""
         peers, end = self._peers, self._log.end
@@ -93,7 +100,7 @@ class GroupView:
             member.broker, member.trouble = links.brokers.get(one), links.refused_by.get(one)
             if one in followers:
                 match, silent, member.counted = followers[one]
-                member.heard = int(silent * 1000)
+                member.heard, member.speed = int(silent * 1000), links.speed_to(one)
                 if match is not None:
                     member.end, member.behind = match.end, max(0, end - match.end)
                     near = member.behind <= peers.members.near and silent <= peers.members.election
@@ -128,6 +135,7 @@ class GroupView:
         if self.member is None:
             return SlaveStatus(end, None, connected=False, trouble=trouble)
         driver, links, _ = self.member
+        _, since, taken = self._led
         return SlaveStatus(
             end,
             self.leader_address,
@@ -136,6 +144,7 @@ class GroupView:
             received=driver.log.taken,
             last_read_ms=driver.heard_ms,
             last_write_ms=driver.heard_ms,
+            speed=int((driver.log.taken - taken) / max(self._clock.monotonic() - since, 1.0)),
         )
 
     # -- what is amiss

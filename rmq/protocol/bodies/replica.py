@@ -55,6 +55,8 @@ class GroupMember(Body):
     end: int | None = member("end", default=None)
     behind: int | None = member("behind", default=None)
     heard: int | None = member("heardMillis", default=None)
+    #: A leader's: bytes of the log a second that it was sent, since the connection to it was opened.
+    speed: int | None = member("transferredByteInSecond", default=None)
     #: Why it does not take the one that is asked.
     trouble: str | None = member("trouble", default=None)
 

@@ -224,13 +224,14 @@ async def test_how_a_group_is() -> None:
         await eventually(lambda: cluster.leader() == "n2", 30)
         async with AdminClient(namesrv=cluster.namesrv_addr) as admin:
             async with Producer("p", namesrv=cluster.namesrv_addr) as producer:
-                await producer.send(Message("Topic", b"x"))
+                await producer.send(Message("Topic", Random(1).randbytes(200_000)))
             await cluster.alike()
             end = cluster.members["n2"].store.log.end
             status = await admin.broker_ha_status(address(cluster, "n2"))
             seen = status.group
             assert seen is not None
             assert (status.master, status.in_sync_slave_nums, len(status.ha_connection_info)) == (True, 2, 2)
+            assert all(1000 < one.transferred_byte_in_second <= 2 * end for one in status.ha_connection_info)
             assert (seen.group, seen.me, seen.role, seen.leader, seen.preferred) == (
                 "group",
                 "n2",
@@ -249,7 +250,9 @@ async def test_how_a_group_is() -> None:
                 (True, True, end, 0)
             ] * 2
 
-            seen = (await admin.broker_ha_status(address(cluster, "n0"))).group
+            status = await admin.broker_ha_status(address(cluster, "n0"))
+            assert 1000 < status.ha_client_runtime_info.transferred_byte_in_second <= end
+            seen = status.group
             assert seen is not None
             assert (seen.me, seen.role, seen.leader) == ("n0", "follower", "n2")
             assert [(one.connected, one.behind) for one in seen.members] == [(True, None)] * 2
