@@ -223,7 +223,9 @@ class BrokerStats:
         #: Messages and bytes appended since start, up to the last look.
         self.puts = 0
         self.put_bytes = 0
-        self.put_failures = 0
+        #: Sends that were not stored, and those of them that were refused before the store was asked: producers alone
+        #: are told why.
+        self.put_failures = self.put_refusals = 0
         self.gets = 0
         self.pulls_found = 0
         #: Tells how many pulls found nothing (delivery counts them).
@@ -299,6 +301,11 @@ class BrokerStats:
 
     def put_failed(self, count: int = 1) -> None:
         self.put_failures += count
+
+    def put_refused(self) -> None:
+        """A send is refused: as busy, by who is no master, for what it says."""
+        self.put_refusals += 1
+        self.put_failures += 1
 
     # -- asked
 

@@ -75,7 +75,7 @@ class RuntimeAdmin:
             "brokerVersionDesc": version_name(VERSION),
             "putMessageEntireTimeMax": str(int(stats.put_time_max)),
             "putMessageTimesTotal": str(puts),
-            "putMessageFailedTimes": str(stats.put_failures),
+            "putMessageFailedTimes": str(stats.put_failures - stats.put_refusals),
             "putMessageSizeTotal": str(stats.put_bytes),
             "putMessageDistributeTime": "null" if stats.distribution is None else put_buckets(stats.distribution),
             "putMessageAverageSize": repr(stats.put_bytes / puts),

@@ -233,7 +233,7 @@ class Outcomes:
 
     def refused(self, conn: Conn, request: Command, error: ResponseError | HeaderError) -> None:
         """A send that is not admitted, and why."""
-        self._stats.put_failed()
+        self._stats.put_refused()
         if not request.is_oneway:
             code, remark = (
                 (error.code, error.remark)

@@ -143,7 +143,7 @@ class Pressure:
                 kept.append(frame)
                 continue
             self.refused += 1
-            self._stats.put_failed()
+            self._stats.put_refused()
             opaque, flag = found
             if flag & _ONEWAY:
                 continue

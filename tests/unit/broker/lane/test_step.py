@@ -194,7 +194,7 @@ async def test_an_error_that_nobody_expected_costs_its_message_alone(scene: Fron
     scene.tick(line)
     assert line.codes() == {1: 0, 2: 1, 3: 0}
     assert await scene.stored() == [b"a", b"b"]
-    assert scene.counted.stats.put_failures == 1
+    assert (scene.counted.stats.put_failures, scene.counted.stats.put_refusals) == (1, 0)
 
 
 @pytest.mark.parametrize(("reason", "code"), [(OSError(28, "No space left on device"), 1), (ZeroDivisionError(), 0)])
@@ -283,6 +283,8 @@ def test_nothing_is_stored_while_the_log_takes_nothing(gate: int, code: int) -> 
     async def refuse(scene: FrontScene) -> None:
         scene.store.log.gate |= gate
         assert [answer.code for answer in scene.ask(send(), slow(b"y"), send())] == [code] * 3
+        stats = scene.counted.stats
+        assert (stats.put_failures, stats.put_refusals) == (3, 3)
         scene.store.log.gate = 0
         assert scene.ask(send())[0].code == 0
         assert await scene.stored() == [b"x"]
