@@ -50,7 +50,7 @@ class MemberLog:
         self.taken = 0
         self._path = _path_of(kept.starts, self._log.start, self._log.end, empty=not self._log.segments)
         self._spans = Spans(self._log, send)
-        self._ends = RecordEnds(self._spans.read, self._log.file_size, self._path.end)
+        self._ends = RecordEnds(self._log.file_size, self._path.end)
         self._noted = kept.commit
         #: Up to where the group has said that its log is committed.
         self._said = 0
@@ -83,10 +83,11 @@ class MemberLog:
         store, commit_log = self._store, self._log
         if commit_log.gate & BROKEN:
             raise StoreError(commit_log.gate_reason())
-        known = self._in_queues()
-        await self._spans.warm(known, commit_log.end)
-        self._ends.begin(known)
-        self._ends.written(commit_log.end)
+        at = self._in_queues()
+        self._ends.begin(at)
+        async for piece in self._spans.read(at, commit_log.end):
+            at += len(piece)
+            self._ends.written(at, piece)
         if commit_log.segments and commit_log.end > self._ends.last:
             await self._truncate(self._ends.last)
             self._ends.begin(self._ends.last)
@@ -218,9 +219,14 @@ class MemberLog:
             raise LogsParted(f"a leader takes back what is committed: the log from {to} up to {committed}")
         if to.end < self._log.end:
             await self._truncate(to.end)
-            known = self._in_queues()
-            await self._spans.warm(known, to.end)
-            self._ends.cut(to.end, known)
+            at = self._ends.before(to.end)
+            if at < 0:
+                at = self._in_queues()
+            pieces = [piece async for piece in self._spans.read(at, to.end)]
+            self._ends.cut(at)
+            for piece in pieces:
+                at += len(piece)
+                self._ends.written(at, piece)
             # Where records end before that was not known when it was said that they are committed.
             self.committed(self._said, whole=whole)
         self._path.cut(to)

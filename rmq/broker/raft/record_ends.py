@@ -7,7 +7,6 @@ member its place in the group: records go on where the next one says that it lie
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
 from struct import Struct
 
 from rmq.broker.store.log.records import LARGEST
@@ -16,6 +15,7 @@ from rmq.protocol.record import BLANK_MAGIC, FIXED_SIZE, MAGIC_V1, MAGIC_V2, fie
 __all__ = ["RecordEnds"]
 
 #: Size and magic.
+_HEAD = 8
 _head = Struct(">ii").unpack_from
 #: They, and where a record says that it lies.
 _place = fields("size", "magic", "physical_offset")
@@ -28,16 +28,20 @@ _PIECE = 1 << 20
 class RecordEnds:
     """The last end of a record of each span, from the newest that is committed on.
 
-    :param read: bytes of the log, by offset and size, that were written just now.
+    Every byte is given to it once, and none is read again: a record may be larger than what memory keeps of the log.
+
+    :param file_size: of the log, bytes.
     :param end: where the log ends, and a record.
     """
 
-    def __init__(self, read: Callable[[int, int], bytes], file_size: int, end: int) -> None:
-        self._read = read
+    def __init__(self, file_size: int, end: int) -> None:
         self._file_size = file_size
         self._ends = [end]
-        #: From where on the next record is looked for, behind bytes that are none; -1 while there are no such.
-        self._looked = -1
+        #: Where the next record begins, behind one that has begun; and as much as has come of it that says too little.
+        self._next = end
+        self._rest = b""
+        #: There are bytes that are no record, and the next one is looked for from there on.
+        self._spoilt = False
 
     @property
     def last(self) -> int:
@@ -52,14 +56,22 @@ class RecordEnds:
     def whole(self, end: int) -> None:
         """Whole records were appended up to ``end``."""
         self._ends.append(end)
+        self._goes_on(end)
 
-    def written(self, end: int, data: bytes | memoryview = b"") -> None:
-        """Bytes were written up to ``end``.
+    def _goes_on(self, at: int) -> None:
+        """A record begins there."""
+        self._next, self._rest, self._spoilt = at, b"", False
 
-        :param data: the last of them, which need not be read again.
+    def written(self, end: int, data: bytes | memoryview) -> None:
+        """The log goes on up to ``end``.
+
+        :param data: every byte of that.
         """
-        base = end - len(data)
-        at, spoilt = (self._ends[-1], False) if self._looked < 0 else (self._looked, True)
+        if self._next > end:
+            return
+        if self._rest:
+            data = self._rest + bytes(data)
+        base, at, spoilt = end - len(data), self._next, self._spoilt
         while True:
             if spoilt:
                 at, spoilt = self._found(at, base, data)
@@ -71,32 +83,24 @@ class RecordEnds:
             if not spoilt:
                 break
             at += 1
-        self._looked = at if spoilt else -1
+        if not spoilt and at + _HEAD <= end:  # it has begun, and its size is known
+            self._goes_on(at + _head(data, at - base)[0])
+        else:
+            self._next, self._rest, self._spoilt = at, bytes(data[at - base :]) if at < end else b"", spoilt
 
     def _walked(self, at: int, base: int, data: bytes | memoryview) -> tuple[int, bool]:
         """Behind the last whole record from ``at`` on, and whether what follows is none.
 
         :param base: commit-log offset of the first byte of ``data``.
         """
-        end = base + len(data)
-        while at < base and at + 8 <= end:
-            size, magic = _head(self._read(at, 8))
-            if not self._can_be(at, size, magic):
-                return at, True
-            if at + size > end:
-                return at, False
-            at += size
-        return self._walked_in(data, at - base, base) if at >= base else (at, False)
-
-    def _walked_in(self, data: bytes | memoryview, at: int, base: int) -> tuple[int, bool]:
-        """The same where all of it is at hand, from a position of it on."""
+        at -= base
         have = len(data)
-        last = have - 8
+        last = have - _HEAD
         # Where a file ends, sizes are looked at closely.
         near = min(have, self._file_size - base % self._file_size - LARGEST)
         while at <= last:
             size, magic = _head(data, at)
-            if at >= near or magic != MAGIC_V1 or not 8 <= size <= LARGEST:  # noqa: SIM102 - one is rare
+            if at >= near or magic != MAGIC_V1 or not _HEAD <= size <= LARGEST:  # noqa: SIM102 - one is rare
                 if not self._can_be(base + at, size, magic):
                     return base + at, True
             if at + size > have:
@@ -108,16 +112,15 @@ class RecordEnds:
         """Whether a record can begin like this."""
         room = self._file_size - at % self._file_size
         if magic == BLANK_MAGIC:
-            return 8 <= size <= room
-        return magic in (MAGIC_V1, MAGIC_V2) and 8 <= size <= min(room, LARGEST)
+            return _HEAD <= size <= room
+        return magic in (MAGIC_V1, MAGIC_V2) and _HEAD <= size <= min(room, LARGEST)
 
     def _found(self, at: int, base: int, data: bytes | memoryview) -> tuple[int, bool]:
         """Where the next record begins, or from where on it is to be looked for in what comes next."""
         end = base + len(data)
         while at + _PLACE_SIZE <= end:
             behind = min(end, at + _PIECE)
-            piece = self._read(at, min(behind, base) - at) if at < base else b""
-            piece += bytes(data[max(at, base) - base : behind - base])
+            piece = bytes(data[at - base : behind - base])
             found = [place for magic in _MAGICS for place in _places(piece, magic)]
             for place in sorted(found):
                 size, magic, lies = _place(piece, place)
@@ -126,21 +129,17 @@ class RecordEnds:
             at = behind - _PLACE_SIZE + 1  # the head of a record may be cut off there
         return at, True
 
-    def cut(self, to: int, known: int) -> None:
-        """The log ends there now.
-
-        :param known: where a record ends, at ``to`` or before.
-        """
-        self._looked = -1
+    def cut(self, to: int) -> None:
+        """The log is cut to where a record ends; it may go on behind that."""
         del self._ends[bisect_right(self._ends, to) :]
-        if not self._ends:
-            self._ends.append(known)
-        self.written(to)
+        if not self._ends or self._ends[-1] < to:
+            self._ends.append(to)
+        self._goes_on(to)
 
     def begin(self, at: int) -> None:
         """The log begins anew."""
-        self._looked = -1
         self._ends = [at]
+        self._goes_on(at)
 
     def committed(self, to: int) -> None:
         """The log is never cut before ``to``."""

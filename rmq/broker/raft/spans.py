@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from typing import Any
 
 from rmq.broker.raft.wire import Say
@@ -11,8 +11,8 @@ from rmq.raft.messages import Append
 
 __all__ = ["Spans"]
 
-#: Bytes read in one go of what is only to be in memory.
-_WARMED = 1 << 20
+#: Bytes read in one go of what is only looked at.
+_PIECE = 1 << 20
 
 
 class Spans:
@@ -49,10 +49,16 @@ class Spans:
         if sum(map(len, pieces)) == message.after.end - message.before.end:  # else it was deleted meanwhile
             self._say(to, message, pieces)
 
-    async def warm(self, start: int, end: int) -> None:
-        """Have in memory what is read next."""
-        for at, size in self._parts(start, end, _WARMED):
-            await self._log.read_cold(at, size)
+    async def read(self, start: int, end: int) -> AsyncIterator[bytes]:
+        """What lies between two offsets, piece by piece.
+
+        :raises OSError: the disk refused.
+        """
+        for at, size in self._parts(start, end, _PIECE):
+            data = await self._log.read_cold(at, size)
+            if len(data) != size:
+                raise OSError(f"the log cannot be read at {at}")
+            yield data
 
     def _parts(self, start: int, end: int, most: int = 1 << 62) -> Iterator[tuple[int, int]]:
         """Offset and size of what is read in one go: no read goes beyond the end of a file.
@@ -64,13 +70,3 @@ class Spans:
             size = min(end - start, file_size - start % file_size, most)
             yield start, size
             start += size
-
-    def read(self, offset: int, size: int) -> bytes:
-        """What lies in memory.
-
-        :raises OSError: it does not.
-        """
-        data = self._log.read(offset, size)
-        if data is None or len(data) != size:
-            raise OSError(f"the log cannot be read at {offset}")
-        return data
