@@ -8,7 +8,6 @@ start goes on there.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from rmq.broker.forgetting import Forgetting
 from rmq.broker.groups.configs import GroupTable
 from rmq.broker.parts import Ground, Tables
 from rmq.broker.pop.modes import RequestModes
+from rmq.broker.raft.settling import Settling
 from rmq.broker.raft.table_records import LONGEST, config_of, decode, encode
 from rmq.broker.store.own import own_message
 from rmq.broker.store.queues.files import is_blank
@@ -33,7 +33,6 @@ from rmq.protocol.errors import BodyError, ProtocolError, ResponseError, StoreEr
 from rmq.protocol.message import decode_record
 from rmq.protocol.names import TABLE_CHANGES_TOPIC
 from rmq.remoting.limits import Rationed
-from rmq.runtime import patience
 
 __all__ = ["TableChanges"]
 
@@ -73,10 +72,7 @@ class TableChanges:
         self._committed = 0
         self._pending: deque[_Pending] = deque()
         self._applying = False
-        #: Behind the last change that was written here; and whether it was taken back.
-        self._written = 0
-        self._lost = False
-        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._settling = Settling(lambda: self._store.settings.slave_timeout_ms)
         #: By file: up to where it says that it has them.
         self._noted: dict[str, int | None] = {}
         #: Of tables whose files did not say where they are in the log, by kind: how many changes they had seen, and
@@ -136,7 +132,7 @@ class TableChanges:
             ) from error
         if show is not None:
             show()
-        self._written, self._lost = span.end, False
+        self._settling.wrote(span.end)
         self._pending.append(_Pending(span.start, span.end, change))
         self._apply_committed()
 
@@ -145,23 +141,7 @@ class TableChanges:
 
         :raises ResponseError: it was taken back, or its time is over.
         """
-        if self._lost:
-            raise _taken_back()
-        if self._written <= self._committed:
-            return
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((self._written, waiter))
-        seconds = self._store.settings.slave_timeout_ms / 1000
-        try:
-            async with patience.timeout(seconds):
-                await waiter
-        except TimeoutError:
-            raise ResponseError(
-                ResponseCode.FLUSH_SLAVE_TIMEOUT,
-                f"the group has not committed the change within {seconds:g} s: whether it will is not known",
-            ) from None
-        finally:
-            self._waiting = [one for one in self._waiting if one[1] is not waiter]
+        await self._settling.settled()
 
     # -- everybody's
 
@@ -174,6 +154,7 @@ class TableChanges:
         :raises StoreError: the changes cannot be read.
         """
         self._committed = committed
+        self._settling.committed(committed)
         # A release before, which knows nothing of the log's changes, may have written the files since they came: what
         # they have is newer.
         for kind, counted in ((TOPIC, self._topics), (GROUP, self._groups), (FORBIDDEN, self._groups)):
@@ -245,19 +226,13 @@ class TableChanges:
         """The group has everything before ``end``."""
         self._committed = max(self._committed, end)
         self._apply_committed()
-        for until, waiter in self._waiting:
-            if until <= self._committed and not waiter.done():
-                waiter.set_result(None)
+        self._settling.committed(end)
 
     def cut(self, to: int) -> None:
         """The log is cut back to ``to``."""
         while self._pending and self._pending[-1].start >= to:
             self._pending.pop()
-        if self._written > max(to, self._committed):
-            self._lost = True
-            for until, waiter in self._waiting:
-                if until > to and not waiter.done():
-                    waiter.set_exception(_taken_back())
+        self._settling.cut(to)
 
     def note(self) -> None:
         """Have every table's file say how far it is, so that a start reads no more than it has to.
@@ -333,10 +308,3 @@ class TableChanges:
         self._forgetting.forget_topic(topic, version=version)
         if late:
             self._topics.drafts.delete(topic)
-
-
-def _taken_back() -> ResponseError:
-    return ResponseError(
-        ResponseCode.SERVICE_NOT_AVAILABLE,
-        "this broker has lost the lead of its group before that had committed the change: it is not made",
-    )
