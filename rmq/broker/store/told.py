@@ -28,11 +28,11 @@ from __future__ import annotations
 
 import sys
 from array import array
+from collections.abc import Sequence
 from struct import Struct, error
 from typing import NamedTuple
 
 from rmq.broker.store.index.file import INDEX_ENTRY_SIZE
-from rmq.broker.store.lanes import LANE, are_in_order, lanes, numbers, same, small
 from rmq.broker.store.state import ENTRY_SIZE, PLACE
 from rmq.protocol.crc import crc32
 from rmq.protocol.errors import ProtocolError, ReplicationError
@@ -47,15 +47,18 @@ _HEADER = Struct(">qqqIIii")
 _LENGTH = Struct(">H")
 _QUEUE = Struct(">iqi")
 _NO_INDEX = -1
-#: Hash and commit-log offset of an index entry.
-_KEY = Struct(">iq8x")
-_keys, _key_at = _KEY.iter_unpack, _KEY.unpack_from
+#: Hash and commit-log offset of each entry of the index; the offset alone; and those of many entries, which costs half
+#: as much when they are read in one go.
+_keys = Struct(">iq8x").iter_unpack
+_offsets = Struct(">4xq8x").iter_unpack
+_AT_ONCE = 64
+_offsets_at_once = Struct(">" + "4xq8x" * _AT_ONCE).unpack_from
 _head = fields("size", "magic", "queue_id", "queue_offset", "physical_offset", "sys_flag")
-_start = Struct(">ii").unpack_from
-#: Numbers of four bytes of an entry, and of one of the index.
-_WORDS, _KEY_WORDS = ENTRY_SIZE // 4, INDEX_ENTRY_SIZE // 4
-#: Bytes of the log whose offsets, counted from its multiples, have 31 bits.
-_NEAR = 1 << 31
+_size = Struct(">i").unpack_from
+#: Commit-log offset and size of each entry of a queue.
+_places = Struct(">qi8x").iter_unpack
+#: Numbers of four bytes of an entry.
+_WORDS = ENTRY_SIZE // 4
 #: Bit of the sys flag: the message is in no queue.
 _IN_NO_QUEUE = 0x4
 #: No store time is so late, ms.
@@ -146,81 +149,46 @@ class Told(NamedTuple):
 
     def has_good_keys(self) -> bool:
         """Whether the keys are of records of the span, in their order."""
-        if not self.keys:
+        keys = self.keys
+        if not keys:
             return True
-        words = array("I", self.keys)
-        count = len(words) // _KEY_WORDS
-        offsets = _offsets(words[1::_KEY_WORDS], words[2::_KEY_WORDS], self._base)
-        if offsets is None or not are_in_order(offsets, count):
+        rest = len(keys) % (_AT_ONCE * INDEX_ENTRY_SIZE)
+        offsets: list[int] = []
+        for at in range(0, len(keys) - rest, _AT_ONCE * INDEX_ENTRY_SIZE):
+            offsets += _offsets_at_once(keys, at)
+        offsets += [offset for (offset,) in _offsets(keys[len(keys) - rest :])]
+        if offsets[0] < self.start or offsets[-1] >= self.end or offsets != sorted(offsets):
             return False
-        first, last = _key_at(self.keys)[1], _key_at(self.keys, len(self.keys) - INDEX_ENTRY_SIZE)[1]
         # No hash is negative: none of them begins with a byte of more than 127.
-        return self.start <= first and last < self.end and self.keys[::INDEX_ENTRY_SIZE].isascii()
-
-    @property
-    def _base(self) -> int:
-        """What all offsets of the span are counted from, so that they have 31 bits."""
-        return self.start & -_NEAR
-
-    @property
-    def is_near(self) -> bool:
-        """Whether they have. A span that has not, which is one in 2 GiB at most, is read from the log."""
-        return self.end - self._base <= _NEAR
+        return keys[::INDEX_ENTRY_SIZE].isascii()
 
     def fits(self, data: bytes | memoryview) -> bool:
         """Whether it is of these bytes of the log, which lie between its offsets, and they are as they were sent.
 
         Sizes add up to the span, so that every record is where its entry says.
         """
-        start, end, queues = self.start, self.end, self.queues
-        if len(data) != end - start or not self.is_near or crc32(data) != self.crc or not self._adds_up():
+        start = self.start
+        if len(data) != self.end - start or crc32(data) != self.crc or (last := self._last()) is None:
+            return False
+        offset, size = last
+        if _size(data, offset - start)[0] != size or store_time(data, offset - start) != self.stamp:
             return False
         if store_time(data, 0) != self.stamp:
             return False
-        found = False
-        for queue in queues:
-            if not _begins(queue, data, start):
-                return False
-            offset, size = PLACE.unpack_from(queue.entries, len(queue.entries) - ENTRY_SIZE)
-            if offset + size == end:  # the last of all
-                at = offset - start
-                found = _start(data, at)[0] == size and store_time(data, at) == self.stamp
-        return found
+        return _begin(self.queues, data, start)
 
-    def _adds_up(self) -> bool:
-        """Whether the records that its entries name lie between its offsets, each behind another.
-
-        They do where beginnings and ends are the same numbers, none of them twice, besides the first beginning and the
-        last end: from the start on each end is another's beginning, and nowhere but at the end there is none.
-        """
-        start, end, queues = self.start, self.end, self.queues
-        words = array("I", queues[0].entries if len(queues) == 1 else b"".join([queue.entries for queue in queues]))
-        count = len(words) // _WORDS
-        base = self._base
-        offsets, sizes = _offsets(words[0::_WORDS], words[1::_WORDS], base), lanes(words[2::_WORDS])
-        if offsets is None or not small(sizes, count, FIXED_SIZE):
-            return False
-        begins = offsets << LANE | end - base
-        behind = start - base << LANE * count | offsets + sizes
-        if begins == behind:
-            return True  # in the order of the log, as all of one queue are
-        found = set(numbers(begins, count + 1))
-        return len(found) == count + 1 and found == set(numbers(behind, count + 1))
-
-
-def _offsets(high: array[int], low: array[int], base: int) -> int | None:
-    """Commit-log offsets, less ``base``, side by side; None where one does not have 31 bits then.
-
-    :param high: the upper halves, and
-    :param low: the lower ones, as they lie in a file.
-    """
-    count = len(high)
-    if high.tobytes() != (base >> 32).to_bytes(4, "big") * count:
-        return None
-    found = lanes(low)
-    if top := base & _NEAR:
-        found ^= same(top, count)
-    return found if small(found, count) else None
+    def _last(self) -> tuple[int, int] | None:
+        """Offset and size of the last record; None where entries do not fill the span, each behind another."""
+        queues, at = self.queues, self.start
+        if len(queues) == 1:  # its entries are in the order of the log
+            places = list(_places(queues[0].entries))
+        else:
+            places = sorted(_places(b"".join([queue.entries for queue in queues])))
+        for offset, size in places:
+            if offset != at or size < FIXED_SIZE:
+                return None
+            at += size
+        return places[-1] if at == self.end else None
 
 
 def sizes_in(entries: bytes) -> int:
@@ -231,20 +199,23 @@ def sizes_in(entries: bytes) -> int:
     return sum(sizes)
 
 
-def _begins(queue: ToldQueue, data: bytes | memoryview, base: int) -> bool:
-    """Whether the first of a queue's records is one, where it says that it is, and that entry of that queue.
+def _begin(queues: Sequence[ToldQueue], data: bytes | memoryview, base: int) -> bool:
+    """Whether the first of each queue's records is one, where it says that it is, and that entry of that queue.
 
     :param base: commit-log offset of the first byte.
     """
-    offset, size = PLACE.unpack_from(queue.entries)
-    at = offset - base
-    said, magic, queue_id, index, physical, sys_flag = _head(data, at)
-    if (said, queue_id, index, physical) != (size, queue.queue_id, queue.first, offset) or sys_flag & _IN_NO_QUEUE:
-        return False
-    if magic not in (MAGIC_V1, MAGIC_V2):
-        return False
-    try:
-        _, _, name_at, behind = fitted(data, at, size)
-    except ProtocolError:
-        return False
-    return data[name_at:behind] == queue.topic.encode()
+    for topic, queue_id, first, entries in queues:
+        offset, size = PLACE.unpack_from(entries)
+        at = offset - base
+        said, magic, said_id, index, physical, sys_flag = _head(data, at)
+        if (said, said_id, index, physical) != (size, queue_id, first, offset) or sys_flag & _IN_NO_QUEUE:
+            return False
+        if magic not in (MAGIC_V1, MAGIC_V2):
+            return False
+        try:
+            _, _, name_at, behind = fitted(data, at, size)
+        except ProtocolError:
+            return False
+        if data[name_at:behind] != topic.encode():
+            return False
+    return True

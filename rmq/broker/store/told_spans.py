@@ -49,7 +49,7 @@ class ToldSpans:
     def add(self, told: Told) -> None:
         """A leader tells of a span of the log that is here."""
         spans = self._spans
-        if told.end - told.start > LONGEST or not told.is_near or (spans and told.start < spans[-1].end):
+        if told.end - told.start > LONGEST or (spans and told.start < spans[-1].end):
             return  # or it was told before
         spans.append(told)
         self.memory += told.memory

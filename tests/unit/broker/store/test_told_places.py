@@ -47,26 +47,36 @@ def _with_places(told: Told, places: Sequence[Sequence[int]]) -> Told:
 def test_offsets_of_any_length(around: int) -> None:
     """Half of one may be what the other's is."""
     _, data = told_at(0)
-    for start in (around - len(data) - 1, around - len(data), around, around + 1):
+    for start in (around - len(data) - 1, around - len(data), around - len(data) + 1, around - 1, around, around + 1):
         told, data = told_at(start)
-        assert told.is_near
         assert told.has_good_keys()
         assert told.fits(data)
         for away in (1, 1 << 24, 1 << 31, 1 << 32, 1 << 40):
             other = told._replace(start=start + away, end=told.end + away)
             assert not other.has_good_keys()
             assert not other.fits(data)
-    for start in (around - len(data) + 1, around - 1):
-        told, data = told_at(start)
-        assert not told.is_near
-        assert not told.fits(data)
+
+
+@pytest.mark.parametrize("count", [1, 2, 63, 64, 65, 128, 150])
+def test_no_key_is_of_a_record_before_that_of_the_key_before(count: int) -> None:
+    offsets = [5000 + number // 2 * 10 for number in range(count)]
+    told = Told(5000, offsets[-1] + 10, 5, 0, [ToldQueue("T", 0, 0, bytes(20))], None)
+
+    def is_good(offsets: list[int]) -> bool:
+        return told._replace(keys=b"".join(INDEX_ENTRY.pack(7, offset, 0, 0) for offset in offsets)).has_good_keys()
+
+    assert is_good(offsets)
+    for number in range(count):
+        before, behind = offsets[:number], offsets[number + 1 :]
+        assert not is_good([*before, told.end, *behind])
+        assert not is_good([*before, 4999, *behind])
 
 
 def test_what_only_looks_as_if_it_added_up() -> None:
     told, data = told_at(5000)
     places = sorted(_places(told))
     assert _with_places(told, places).fits(data) is False  # these are in other queues
-    assert _with_places(told, places)._adds_up()
+    assert _with_places(told, places)._last() == max(places)
     (at, size), (_, other), (behind, _) = places[2:5]
     far, farther = 5000 + (1 << 31) - 1, (1 << 32) - 200
     for first, others, rest in (
@@ -77,11 +87,11 @@ def test_what_only_looks_as_if_it_added_up() -> None:
     ):
         wrong = [*places[:first], *others, *places[rest:]]
         assert len(wrong) in (9, 10)
-        assert not _with_places(told, wrong[:9])._adds_up()
+        assert _with_places(told, wrong[:9])._last() is None
         queue = told.queues[0]._replace(entries=b"".join(struct.pack(">qiq", *place, 0) for place in wrong))
-        assert not told._replace(queues=[queue])._adds_up()
+        assert told._replace(queues=[queue])._last() is None
         queue = queue._replace(entries=b"".join(struct.pack(">qiq", *place, 0) for place in reversed(wrong)))
-        assert not told._replace(queues=[queue])._adds_up()
+        assert told._replace(queues=[queue])._last() is None
 
 
 @pytest.mark.parametrize("at", [0, 56])
@@ -117,6 +127,6 @@ def test_no_byte_is_in_two_records_or_in_none(seed: int) -> None:
                 break
             ends.append(offset + size)
         adds_up = len(ends) == len(now) + 1 and ends[-1] == told.end
-        assert _with_places(told, now)._adds_up() == adds_up
+        assert (_with_places(told, now)._last() is not None) == adds_up
         found.add(adds_up)
     assert found == {True, False}
