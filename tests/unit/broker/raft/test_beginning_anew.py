@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from rmq.protocol.errors import StoreError
+from rmq.raft.messages import Append, Message
 from tests.support.raft.brokers import GroupCluster
 from tests.support.virtual import eventually, in_virtual_time
 
@@ -46,3 +47,23 @@ async def test_a_member_begins_anew_after_a_failure() -> None:
         driver._fail(StoreError("the disk"))
         assert driver.node is None
         await eventually(lambda: driver.leader == leader, 10)
+
+
+@in_virtual_time
+async def test_what_a_node_was_about_to_say_when_it_ended_nobody_hears() -> None:
+    """It may have said that it has what it takes back when it begins anew."""
+    async with GroupCluster(seed=5) as cluster:
+        leader = await cluster.led_by()
+        driver = cluster.driver(next(name for name in cluster.names if name != leader))
+        node, said = driver.node, list[Message]()
+        assert node is not None
+        driver._answering._send = lambda to, message: said.append(message)
+        last = node.path.last
+        for ends in (False, True):
+            said.clear()
+            driver.step(Append(node.term, leader, last, last, node.commit))
+            if ends:
+                driver._fail(StoreError("the disk"))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert len(said) == (0 if ends else 1)
