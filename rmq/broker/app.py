@@ -22,7 +22,7 @@ from rmq.broker.pop.modes import RequestModes
 from rmq.broker.raft.changes import TableChanges
 from rmq.broker.raft.found import left, look, returned
 from rmq.broker.raft.group import Group
-from rmq.broker.raft.link import GroupLink
+from rmq.broker.raft.group_link import GroupLink
 from rmq.broker.raft.passing import Following, PassOn
 from rmq.broker.replication.followed import regain_promoted
 from rmq.broker.replication.returning import ask_slaves

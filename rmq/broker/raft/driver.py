@@ -168,7 +168,7 @@ class RaftDriver:
         if self.parted is None:
             self.parted = why
             log.critical(
-                "this member of the group stops, which serves nobody until somebody has looked at its log: %s", why
+                "this member of the group stops, and serves nobody until somebody has looked at its log: %s", why
             )
         self._tell()
 

@@ -75,7 +75,9 @@ class Introductions:
                     return
                 else:
                     if hello.returned:
-                        log.warning("%s takes the place of a disk that is lost: it is sent the log", one)
+                        log.warning(
+                            "%s of the group has lost its disk, and comes with a new one: it is sent the log", one
+                        )
                     if before.others.get(one) != met.others.get(one):
                         log.info("%s of the group was met", one)
                     if self._meetings.met.begun and not before.begun:
