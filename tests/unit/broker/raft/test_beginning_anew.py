@@ -8,6 +8,8 @@ import pytest
 
 from rmq.protocol.errors import StoreError
 from rmq.raft.messages import Append, Message
+from rmq.raft.position import Position
+from rmq.testing.simworld import SimOffload
 from tests.support.raft.brokers import GroupCluster
 from tests.support.virtual import eventually, in_virtual_time
 
@@ -67,3 +69,23 @@ async def test_what_a_node_was_about_to_say_when_it_ended_nobody_hears() -> None
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             assert len(said) == (0 if ends else 1)
+
+
+@in_virtual_time
+async def test_what_waits_behind_the_disk_when_a_node_ends_is_not_done() -> None:
+    async with GroupCluster(seed=5) as cluster:
+        leader = await cluster.led_by()
+        name = next(name for name in cluster.names if name != leader)
+        driver, offload = cluster.driver(name), cluster.simulation.nodes[name].world.offload
+        assert isinstance(offload, SimOffload)
+        cluster.isolate(name)
+        node, end = driver.node, driver._commit_log.end
+        assert node is not None
+        offload.delay = lambda: 0.5
+        after = Position(node.term + 1, end + 100)
+        driver.step(Append(node.term + 1, leader, node.path.last, after, node.commit, bytes(100)))
+        assert driver._effects
+        driver._fail(StoreError("the disk"))
+        assert not driver._effects
+        await asyncio.sleep(0.9)  # the vote is kept, and the term is not begun
+        assert (driver._promises.term, driver.log.known, driver._commit_log.end) == (after.term, end, end)
