@@ -96,6 +96,26 @@ def test_a_kill_right_after_a_cut_brings_nothing_back() -> None:
     run(main())
 
 
+@pytest.mark.parametrize("keep", [50, 0])
+def test_what_was_cut_off_does_not_come_back_when_the_power_goes(keep: int) -> None:
+    """It was on the disk, and the group has other messages there by then."""
+
+    async def main() -> None:
+        simulation = Simulation(1)
+        machine = simulation.node("a")
+        store = await opened(machine.world, small())
+        starts = send(store, range(COUNT))
+        await store.force()
+        await store.truncate(starts[keep])
+        machine.disk.power_cut()
+        killed, store = store, await opened(simulation.kill(machine), small())
+        await die(killed)
+        assert store.log.end == starts[keep]
+        await store.stop()
+
+    run(main())
+
+
 def test_a_later_message_is_not_taken_for_flushed() -> None:
     """The bytes that were there before the cut were on disk; those that come instead are not."""
 
