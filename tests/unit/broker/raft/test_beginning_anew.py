@@ -6,6 +6,8 @@ import asyncio
 
 import pytest
 
+from rmq.aio import Message as Sent
+from rmq.aio import Producer
 from rmq.protocol.errors import StoreError
 from rmq.raft.messages import Append, Message
 from rmq.raft.position import Position
@@ -89,3 +91,24 @@ async def test_what_waits_behind_the_disk_when_a_node_ends_is_not_done() -> None
         assert not driver._effects
         await asyncio.sleep(0.9)  # the vote is kept, and the term is not begun
         assert (driver._promises.term, driver.log.known, driver._commit_log.end) == (after.term, end, end)
+
+
+@in_virtual_time
+async def test_what_is_not_on_the_disk_is_not_counted_by_who_begins_anew_either() -> None:
+    async with GroupCluster(seed=4, settings={"flushDiskType": "SYNC_FLUSH"}) as cluster:
+        leader = await cluster.led_by()
+        name = next(name for name in cluster.names if name != leader)
+        driver, store = cluster.driver(name), cluster.members[name].store
+        offload = cluster.simulation.nodes[name].world.offload
+        assert isinstance(offload, SimOffload)
+        async with Producer("p", namesrv=cluster.namesrv_addr) as producer:
+            await producer.send(Sent("Topic", b"first"))
+            await cluster.alike()
+            offload.delay = lambda: 5.0
+            await producer.send(Sent("Topic", b"the two others have it on their disks"))
+        await eventually(lambda: store.log.end == cluster.members[leader].store.log.end)
+        driver._fail(StoreError("the disk"))
+        await asyncio.sleep(2)
+        assert (driver.node, store.flusher.flushed < store.log.end) == (None, True)
+        await eventually(lambda: driver.leader == leader, 10)
+        assert store.flusher.flushed == store.log.end
