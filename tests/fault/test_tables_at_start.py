@@ -60,6 +60,29 @@ async def test_a_start_goes_on_where_the_tables_end() -> None:
         assert changes == [0, 5, 0], "an old change was applied to newer tables, or one was not"
 
 
+@in_virtual_time
+async def test_a_place_behind_the_end_of_the_log_is_not_believed(caplog: pytest.LogCaptureFixture) -> None:
+    """A digit of it has changed: the member had no change of the log any more, and took no table of its leader's over."""
+    async with place() as group:
+        await group.topic("Before", 3)
+        await group.cluster.alike()
+        await asyncio.sleep(2)
+        one = next(name for name in group.cluster.names if name != group.leader)
+        await group.cluster.kill(one)
+        files = group.cluster.simulation.nodes[one].files
+        kept = json.loads(files.read("/store/config/topics.json"))
+        kept[APPLIED] += 1 << 40
+        files.write_atomic("/store/config/topics.json", json.dumps(kept).encode())
+        app = await group.cluster.begin(one)
+        assert "topics.json has the changes of topics and groups up to" in caplog.text
+        await group.topic("After", 3)
+        await group.cluster.alike()
+        await eventually(lambda: app.topics.get("After") is not None)
+        assert app.topics.applied == group.cluster.members[group.leader].topics.applied
+        await asyncio.sleep(2)
+        assert json.loads(files.read("/store/config/topics.json"))[APPLIED] == app.topics.applied
+
+
 async def _a_release_before_had_the_store() -> None:
     async with place() as group:
         await group.topic("Changed", 3)

@@ -168,6 +168,7 @@ class TableChanges:
                 table.applied = plain  # also where the first start has ended before a file said so
             else:
                 self._noted[table.file.path] = table.applied
+                table.applied = self._possible(table.file.path, table.applied)
         queue = self._store.queues.get(TABLE_CHANGES_TOPIC, 0)
         if queue is not None:
             try:
@@ -176,6 +177,16 @@ class TableChanges:
             except OSError as error:
                 raise StoreError(f"the changes of topics and groups cannot be read from the log: {error}") from error
         self._store.dispatcher.watch(TABLE_CHANGES_TOPIC, self._dispatched)
+
+    def _possible(self, path: str, applied: int) -> int:
+        """Up to where a table can have the changes of the log; those that its file claims besides come again."""
+        end = self._store.log.end
+        if applied > end:
+            log.warning(
+                "%s has the changes of topics and groups up to %d, as it says, and the log ends at %d: what comes "
+                "behind that is applied", path, applied, end,
+            )  # fmt: skip
+        return min(applied, end)
 
     async def _places(self, queue: Queue, begin: int) -> list[tuple[int, int]]:
         """Where the records of a queue are that lie at ``begin`` or behind, and their sizes."""
