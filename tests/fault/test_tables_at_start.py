@@ -62,7 +62,7 @@ async def test_a_start_goes_on_where_the_tables_end() -> None:
 
 @in_virtual_time
 async def test_a_place_behind_the_end_of_the_log_is_not_believed(caplog: pytest.LogCaptureFixture) -> None:
-    """A digit of it has changed: the member had no change of the log any more, and took no table of its leader's over."""
+    """A digit of it has changed: the member had no change of the log, nor of its leader's tables, any more."""
     async with place() as group:
         await group.topic("Before", 3)
         await group.cluster.alike()

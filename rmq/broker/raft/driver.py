@@ -72,6 +72,8 @@ class RaftDriver:
         self._tell_all = tell
         #: What the leader has told of bytes that are still to come.
         self._announced = Announced()
+        #: The lead was given away, since another one is to send what is damaged here.
+        self._left = False
         #: Sends the others what was appended in this turn of the loop.
         self._turn: asyncio.Handle | None = None
         self._on_disk = on_disk
@@ -349,7 +351,7 @@ class RaftDriver:
         match effect:
             case Send(to, message):
                 if isinstance(message, Append) and message.after.end > message.before.end:
-                    return self.log.send(to, message)
+                    return None if self._leaves(to, message) else self.log.send(to, message)
                 self._send(to, message)
             case Commit(end):
                 self.log.committed(end, whole=self.leads is not None)
@@ -368,6 +370,25 @@ class RaftDriver:
                 self._announced.clear()
                 return self.log.reset(at)
         return None
+
+    def _leaves(self, to: str, span: Append) -> bool:
+        """Whether a span is left to the next leader: what is damaged here, another one has good, most likely.
+
+        Once: where it is damaged everywhere, somebody has to send it as it is.
+        """
+        damaged = self._store.damaged
+        if self._left or not damaged.parts or not damaged.bytes_in(span.before.end, span.after.end):
+            return False
+        heir = self.heir()
+        if heir is None or heir == to:
+            return False
+        self._left = True
+        log.warning(
+            "%s lacks a part of the log that is damaged here, between %d and %d: %s is to lead, and to send it",
+            to, span.before.end, span.after.end, heir,
+        )  # fmt: skip
+        self.transfer(heir)
+        return True
 
     def _write(self, start: int, after: Position, data: bytes | memoryview) -> None:
         node = self.node
