@@ -16,10 +16,10 @@ from rmq.broker.raft.links import Links
 from rmq.broker.raft.met import Meetings
 from rmq.broker.raft.peers import Peers
 from rmq.broker.raft.seen import GroupView, Member
-from rmq.broker.raft.sidecar import Sidecar, Whose
+from rmq.broker.raft.sidecar import Kept, Sidecar, Whose
 from rmq.broker.raft.wire import SpanTold, Word
 from rmq.broker.store.trouble import Trouble
-from rmq.protocol.errors import RMQError
+from rmq.protocol.errors import RMQError, StoreError
 from rmq.raft.messages import Message
 from rmq.runtime.tasks import TaskOwner
 
@@ -70,13 +70,10 @@ class Group:
         end = store.log.end
         kept = await self._sidecar.load(end)
         met = kept.met
-        if kept.returning and not met.returned:  # it ended between the two
+        if kept.returning and not met.begun:  # it ended between the two
             met = replace(met, begun=True, returned=True)
         if kept.commit > end:
-            log.critical(
-                "the commit log ends at %d, and the group had committed it up to %d: this machine has lost what was "
-                "written last; it gets that from the others, if they have it", end, kept.commit,
-            )  # fmt: skip
+            kept = await self._lost_end(kept, end)
         await store.show(min(kept.commit, end))
         driver = RaftDriver(
             world, store, self.peers.members, self._sidecar, kept, self._say, on_disk=store.settings.sync_flush,
@@ -94,6 +91,27 @@ class Group:
         )  # fmt: skip
         introductions.on_met = links.introduce
         self.view.member = Member(driver, links, meetings)
+
+    async def _lost_end(self, kept: Kept, end: int) -> Kept:
+        """The log ends before what was noted as committed, and on the disk: that is lost, as it is with a whole disk.
+
+        Who acknowledged it may be asked to elect a member that never had it.
+
+        :raises StoreError: it cannot be kept that this member is not counted.
+        """
+        counts = kept.met.begun and not kept.returning
+        log.critical(
+            "the commit log ends at %d, and the group had committed it up to %d: this machine has lost what was on its "
+            "disk; it gets that from the others%s; have the disk checked", end, kept.commit,
+            ", and it neither votes nor counts before it has that again" if kept.met.begun else "",
+        )  # fmt: skip
+        if not counts:
+            return kept
+        try:
+            await self._sidecar.save_vote(kept.term, kept.vote, returning=True)
+        except OSError as error:
+            raise StoreError(f"{self._sidecar.folder} cannot be written: {error}") from error
+        return kept._replace(returning=True)
 
     @property
     def member(self) -> Member | None:

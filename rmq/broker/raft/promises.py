@@ -30,7 +30,7 @@ class Promises:
         """:raises OSError: that is not on the disk."""
         await self._sidecar.save_vote(term, vote, returning=returning != 0)
         if self.returning and not returning:
-            log.info("this member has everything back that its lost disk had, and is counted again")
+            log.info("this member has everything back that its disk had lost, and is counted again")
         self.term, self.vote, self.returning = term, vote, returning
 
     async def returns(self) -> int:

@@ -170,7 +170,9 @@ class GroupView:
         if driver.leads is None and driver.leader is None:
             return _NO_LEADER
         if driver.returning:
-            return f"this member has lost its disk, and gets the log from the others: it has {self._log.end} bytes"
+            return (
+                f"this member has lost what was on its disk, and gets it from the others: it has {self._log.end} bytes"
+            )
         return None
 
     @property
