@@ -87,4 +87,15 @@ class Became:
     leader: str | None
 
 
-Effect = Save | Cut | Reset | Begin | Write | Send | Commit | Became
+@dataclass(frozen=True, slots=True)
+class LedOn:
+    """A member to which the lead was given has not taken it in time: this one goes on."""
+
+    heir: str
+    #: It had everything, and was told to stand: it may still hear that, so that this member leads on in the next term.
+    told: bool
+    #: Bytes of the log that it lacks.
+    lacks: int
+
+
+Effect = Save | Cut | Reset | Begin | Write | Send | Commit | Became | LedOn

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -41,6 +42,8 @@ class Progress:
         #: heard first.
         self.returning = 0
         self.joined = now
+        #: When its connection has ended last: it may be another process since, that protects no leader.
+        self.lost = -math.inf
 
     @property
     def unacknowledged(self) -> int:
@@ -80,7 +83,8 @@ class Leading:
         #: Who gets the lead, until when; no messages are taken meanwhile.
         self.heir: str | None = None
         self.heir_until = 0.0
-        self._told = False
+        self._heir_asked = 0.0
+        self.told = False
 
     # -- sending
 
@@ -187,13 +191,22 @@ class Leading:
 
     def has_majority(self, now: float) -> bool:
         """Whether enough voters were heard lately."""
-        members = self._members
-        heard = sum(
-            one == members.me
-            or (not self.progress[one].returning and now - self.progress[one].heard < members.election)
-            for one in members.voters
+        return self._heard_by(lambda one: self.is_heard(one, now))
+
+    def is_sure(self, now: float) -> bool:
+        """Whether so many follow, and have heard of this leader so lately, each on the connection that it still has."""
+        return self._heard_by(
+            lambda one: self.can_lead(one, now) and self.progress[one].heard > self.progress[one].lost
         )
-        return heard >= members.majority
+
+    def _heard_by(self, counts: Callable[[str], bool]) -> bool:
+        members = self._members
+        return sum(one == members.me or counts(one) for one in members.voters) >= members.majority
+
+    def is_heard(self, one: str, now: float) -> bool:
+        """Whether a member that votes was heard lately."""
+        progress = self.progress[one]
+        return not progress.returning and now - progress.heard < self._members.election
 
     def admits(self, one: str, commit: int) -> bool:
         """Whether a member that has lost its disk has back what that disk may have promised.
@@ -215,16 +228,33 @@ class Leading:
 
     # -- giving the lead
 
-    def bequeath(self, heir: str, now: float) -> None:
-        """Give the lead to a voter, once it has everything; for the time of an election it is tried."""
-        self.heir, self.heir_until, self._told = heir, now + self._members.election, False
+    def can_lead(self, one: str, now: float) -> bool:
+        """Whether a voter is there to be given the lead."""
+        return self.progress[one].match is not None and self.is_heard(one, now)
 
-    def is_ready(self) -> bool:
-        """Whether the heir is to be told now: it has everything, and was not told."""
-        if self.heir is None or self._told or self.progress[self.heir].match != self._path.last:
+    def bequeath(self, heir: str, now: float) -> None:
+        """Give the lead to a voter, once it has everything; for the time of an election it is waited for."""
+        self.ask(now)
+        self.heir, self.heir_until, self._heir_asked = heir, now + self._members.election, int(now * 1e6) / 1e6
+        self.told = False
+
+    def is_ready(self, now: float) -> bool:
+        """Whether the heir is to be told now: it has everything, has said so since, and was not told.
+
+        It gets the time of another election for its own.
+        """
+        if self.heir is None or self.told:
             return False
-        self._told = True
+        progress = self.progress[self.heir]
+        if progress.match != self._path.last or progress.heard < self._heir_asked:
+            return False
+        self.told, self.heir_until = True, now + self._members.election
         return True
+
+    def lacks(self, one: str) -> int:
+        """Bytes of the log that a member lacks, or may."""
+        match = self.progress[one].match
+        return self._path.end - (self._path.start if match is None else match.end)
 
     def preferred(self, now: float) -> str | None:
         """Who ought to lead instead, and could."""
@@ -232,16 +262,8 @@ class Leading:
         if now < self.preferred_at or not members.preferred or members.me in members.preferred or self.heir is not None:
             return None
         # Of several, the one that has most (as in DLedger).
-        lacking = {one: behind for one in members.preferred if (behind := self._lacks(one, now)) is not None}
-        if not lacking:
+        near = [one for one in members.preferred if self.can_lead(one, now) and self.lacks(one) <= members.near]
+        if not near:
             return None
         self.preferred_at = now + members.patience
-        return min(lacking, key=lambda one: lacking[one])
-
-    def _lacks(self, one: str, now: float) -> int | None:
-        """Bytes that somebody lacks who could lead; None where it could not."""
-        members, progress = self._members, self.progress[one]
-        if progress.match is None or progress.returning or now - progress.heard >= members.election:
-            return None
-        behind = self._path.end - progress.match.end
-        return behind if behind <= members.near else None
+        return min(near, key=self.lacks)

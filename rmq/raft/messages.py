@@ -19,7 +19,7 @@ class VoteRequest:
     last: Position
     #: It only wants to know whether it would be elected: nobody's term changes.
     pre: bool
-    #: The leader itself has told it to: nobody protects that one.
+    #: The leader itself has told it to, or is it: nobody protects that one.
     told: bool = False
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rmq.protocol.errors import ReplicationError
-from rmq.raft.effects import Became, Effect, Role, Send
+from rmq.raft.effects import Became, Effect, LedOn, Role, Send
 from rmq.raft.election import Election
 from rmq.raft.leading import Follower, Leading
 from rmq.raft.log import RaftLog
@@ -93,22 +93,22 @@ class RaftNode:
         leading = self._leading
         if leading is None:
             return None
-        known = {one: leading.progress[one] for one in self.members.voters if one != self.members.me}
-        places = {
-            one: progress.match
-            for one, progress in known.items()
-            if progress.match is not None and not progress.returning and now - progress.heard < self.members.election
-        }
-        return max(places, key=lambda one: places[one], default=None)
+        there = [one for one in self.members.voters if one != self.members.me and leading.can_lead(one, now)]
+        return min(there, key=leading.lacks, default=None)
 
     def followers(self, now: float) -> dict[str, Follower]:
         """What a leader knows of each other member; nothing where this one does not lead."""
         return {} if self._leading is None else self._leading.followers(now)
 
+    @property
+    def settled(self) -> bool:
+        """Whether a majority follows a leader in its term."""
+        return self._leading is not None and self._leading.settled
+
     def surely_leads(self, now: float) -> bool:
         """Whether nobody else can lead: so many have heard of this one so lately that no other is elected yet."""
         leading = self._leading
-        return leading is not None and leading.heir is None and leading.has_majority(now)
+        return leading is not None and leading.heir is None and leading.is_sure(now)
 
     @property
     def heir(self) -> str | None:
@@ -128,7 +128,9 @@ class RaftNode:
                     self._follow(self.term, None, now)
             return self._taken()
         if leading.heir is not None and now >= leading.heir_until:
-            leading.heir = None
+            self._lead_on(leading, leading.heir, now)
+            if self._leading is None:
+                return self._taken()
         if now >= leading.quorum_at:
             leading.quorum_at = now + self.members.election
             if not leading.has_majority(now):
@@ -140,7 +142,7 @@ class RaftNode:
             for one in leading.progress:
                 self._send(one, leading.heartbeat(one, self.commit))
         if (preferred := leading.preferred(now)) is not None:
-            self._bequeath(preferred, now)
+            self._bequeath(leading, preferred, now)
         return self._taken()
 
     def step(self, message: Message, now: float) -> list[Effect]:
@@ -193,8 +195,11 @@ class RaftNode:
     def lost(self, member: str, now: float) -> list[Effect]:
         """The connection of a member has ended: its process has, most likely.
 
-        A leader that is gone is waited for no longer. Others are asked first, and say no while they hear it.
+        A leader that is gone is waited for no longer. Others are asked first, and say no while they hear it. To a
+        leader it is another one, until it is heard again.
         """
+        if self._leading is not None and member in self._leading.progress:
+            self._leading.progress[member].lost = now
         if self.role is Role.FOLLOWER and member == self.leader and self._election.votes:
             self._election.lost(now)
         return self._taken()
@@ -214,9 +219,19 @@ class RaftNode:
         self._log.forget(start)
 
     def transfer(self, to: str, now: float) -> list[Effect]:
-        """Give the lead to another voter, if it takes it within the time of an election; else it stays."""
-        if self._leading is not None and to != self.members.me and to in self.members.voters:
-            self._bequeath(to, now)
+        """Give the lead to another voter, if it takes it in time; else ``LedOn`` says why not.
+
+        Nothing happens where that one is not heard, or the lead is being given away already.
+        """
+        leading = self._leading
+        if (
+            leading is not None
+            and leading.heir is None
+            and to != self.members.me
+            and to in self.members.voters
+            and leading.can_lead(to, now)
+        ):
+            self._bequeath(leading, to, now)
         return self._taken()
 
     # -- effects
@@ -377,7 +392,7 @@ class RaftNode:
         self._send_spans(reply.source)
         if leading.admits(reply.source, self.commit):
             self._send(reply.source, Admit(self.term, self.members.me, reply.returning))
-        self._tell_heir()
+        self._tell_heir(now)
 
     def _count(self) -> None:
         if self._leading is not None:
@@ -390,13 +405,20 @@ class RaftNode:
                 for message in leading.spans(one, self.commit):
                     self._send(one, message)
 
-    def _bequeath(self, to: str, now: float) -> None:
-        leading = self._leading
-        if leading is not None and not leading.progress[to].returning:
-            leading.bequeath(to, now)
-            self._tell_heir()
+    def _bequeath(self, leading: Leading, to: str, now: float) -> None:
+        leading.bequeath(to, now)
+        self._send(to, leading.heartbeat(to, self.commit))
 
-    def _tell_heir(self) -> None:
+    def _tell_heir(self, now: float) -> None:
         leading = self._leading
-        if leading is not None and leading.heir is not None and leading.is_ready():
+        if leading is not None and leading.heir is not None and leading.is_ready(now):
             self._send(leading.heir, TimeoutNow(self.term, self.members.me))
+
+    def _lead_on(self, leading: Leading, heir: str, now: float) -> None:
+        """The heir has not taken the lead. Where it was told to, it may hear of that at any time, and nobody would
+        protect this leader: in the next term that word is nothing.
+        """
+        leading.heir = None
+        self._do(LedOn(heir, leading.told, leading.lacks(heir)))
+        if leading.told:
+            self._campaign(now, told=True)

@@ -101,13 +101,14 @@ class ElectionAdmin:
                 _C.CONTROLLER_BROKER_ID_INVALID, f"no member of {peers.group} has the id {header.broker_id}: {known}"
             )
         node = None if driver is None else driver.node
-        if driver is None or node is None or driver.leads is None:
+        followers = {} if node is None else node.followers(self._clock.monotonic())
+        if driver is None or node is None or driver.leads is None or not followers:
             raise self._leads_not(driver.leader if driver is not None else None)
         if heir == members.me:
             raise ResponseError(_C.CONTROLLER_MASTER_STILL_EXIST, f"{heir} leads {peers.group} already")
         if node.heir is not None:
             raise ResponseError(_C.CONTROLLER_ELECT_MASTER_FAILED, f"{node.heir} is being given the lead: look again")
-        match, silent, counted = node.followers(self._clock.monotonic())[heir]
+        match, silent, counted = followers[heir]
         if match is None or silent > members.election:
             away = "since this one leads" if match is None else f"for {silent:.0f} s"
             raise ResponseError(
@@ -129,7 +130,7 @@ class ElectionAdmin:
 
     def _leads_not(self, leader: str | None) -> ResponseError:
         group = self._group
-        if leader is None:
+        if leader in (None, group.peers.members.me):  # it has lost the lead, and has not carried that out
             why = group.view.missing or "the group has no leader"
             return ResponseError(
                 _C.CONTROLLER_MASTER_NOT_AVAILABLE, f"{group.peers.members.me} has no lead to give: {why}"
@@ -145,14 +146,14 @@ class ElectionAdmin:
         driver, clock = self._group.driver, self._clock
         if driver is None:
             raise self._leads_not(None)
-        election = self._group.peers.members.election
-        until = clock.monotonic() + 3 * election
+        # It is waited for twice: until it has everything, and for its election.
+        until = clock.monotonic() + 3 * self._group.peers.members.election
         driver.transfer(heir)
         while driver.leader != heir:
             await asyncio.sleep(_LOOK)
             if (driver.node is not None and driver.node.takes_messages) or clock.monotonic() > until:
                 now = "nobody is known to lead" if driver.leader is None else f"{driver.leader} leads"
+                why = f": {driver.kept}" if driver.kept else ""
                 raise ResponseError(
-                    _C.CONTROLLER_ELECT_MASTER_FAILED,
-                    f"{heir} has not taken the lead within {election:g} s, and {now}: try again",
+                    _C.CONTROLLER_ELECT_MASTER_FAILED, f"{heir} has not taken the lead{why}; {now}, try again"
                 )

@@ -20,7 +20,7 @@ from rmq.broker.store.log.gate import Gate
 from rmq.broker.store.store import Store
 from rmq.broker.store.told import Told
 from rmq.protocol.errors import RMQError, StoreError
-from rmq.raft.effects import Became, Begin, Commit, Cut, Effect, Reset, Role, Save, Send, Write
+from rmq.raft.effects import Became, Begin, Commit, Cut, Effect, LedOn, Reset, Role, Save, Send, Write
 from rmq.raft.members import Members
 from rmq.raft.messages import Append
 from rmq.raft.node import RaftNode
@@ -91,6 +91,8 @@ class RaftDriver:
         self.serves: int | None = None
         #: Why it is no member any more, until somebody has looked at it.
         self.parted: str | None = None
+        #: Why the member that was to lead last has not taken the lead; empty while nothing is known of that.
+        self.kept = ""
         #: Elections that were won here.
         self.won = 0
         #: What had it begin anew.
@@ -216,7 +218,7 @@ class RaftDriver:
         node, commit_log = self.node, self._commit_log
         if node is None or self.leads != node.term:
             return False
-        return node.commit >= commit_log.end and self._store.dispatcher.done and not self._effects
+        return node.settled and node.commit >= commit_log.end and self._store.dispatcher.done and not self._effects
 
     def heir(self) -> str | None:
         """The member that could lead next: the one that has most."""
@@ -276,8 +278,9 @@ class RaftDriver:
             self._do(self.node.lost(member, self._now()))
 
     def transfer(self, to: str) -> None:
-        """Give the lead away."""
+        """Give the lead away, if that member is heard and the lead is given to nobody yet."""
         if self.node is not None:
+            self.kept = ""
             self._do(self.node.transfer(to, self._now()))
 
     def _tick(self) -> None:
@@ -359,6 +362,8 @@ class RaftDriver:
                 self._write(start, after, data)
             case Became(role, term, leader):
                 self._became(role, term, leader)
+            case LedOn():
+                self._led_on(effect)
             case Save(term, vote, returning):
                 return self._promises.keep(term, vote, returning)
             case Begin(at):
@@ -413,6 +418,15 @@ class RaftDriver:
             log.info("%s leads the group in term %d", leader, term)
         self._keep_gate()
         self._tell()
+
+    def _led_on(self, on: LedOn) -> None:
+        if on.told:
+            self.kept = "no majority has elected it in time"
+        elif on.lacks:
+            self.kept = f"it lacks {on.lacks} bytes of the log still"
+        else:
+            self.kept = "it does not answer"
+        log.warning("%s was to lead the group, and does not: %s; this member leads on", on.heir, self.kept)
 
     def _tell(self) -> None:
         for tell in self.on_change:

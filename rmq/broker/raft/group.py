@@ -150,9 +150,10 @@ class Group:
         heir = None if driver is None else driver.heir()
         if driver is None or heir is None:
             return
-        driver.transfer(heir)
         until = clock.monotonic() + _HANDOVER
         while driver.leads is not None:
+            heir = driver.heir() or heir
+            driver.transfer(heir)  # where it is given to nobody yet, or any more
             await asyncio.sleep(_LOOK)
             if clock.monotonic() > until:
                 log.warning("%s has not taken the lead within %.1f s; the broker stops all the same", heir, _HANDOVER)

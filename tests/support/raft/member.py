@@ -12,7 +12,7 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
-from rmq.raft.effects import Became, Begin, Commit, Cut, Effect, Reset, Role, Save, Send, Write
+from rmq.raft.effects import Became, Begin, Commit, Cut, Effect, LedOn, Reset, Role, Save, Send, Write
 from rmq.raft.members import Members
 from rmq.raft.messages import Append, AppendReply, Message, TimeoutNow, VoteReply
 from rmq.raft.node import RaftNode
@@ -57,6 +57,8 @@ class SimMember:
         #: The clock's rate and offset.
         skew = random.choice((1.1, 1.1, 1.4))
         self._rate, self._offset = random.uniform(1 / skew, skew), random.uniform(0, 1000)
+        if sim.deaths.given:
+            self._rate = 1.0
         #: Counts its disks; and the newest of each other member that was heard.
         self.disk = 0
         self.disks: dict[str, int] = {}
@@ -83,6 +85,8 @@ class SimMember:
         self._elected = 0.0
         self.node: RaftNode | None = None
         self.paused_until = 0.0
+        #: How often it has led on, since an heir has not.
+        self.kept = 0
         self.slow = 0.0
         self._effects: deque[Effect] = deque()
         self._doing: Effect | None = None
@@ -214,6 +218,17 @@ class SimMember:
         if self.node is not None and self.sim.time >= self.paused_until:
             self._do(self.node.transfer(to, self.now()))
 
+    def lose(self, other: str) -> None:
+        """The connection of another member has ended."""
+        node = self.node
+        if node is not None:
+            self._later(0.001, lambda: self._do(node.lost(other, self.now())))
+
+    @property
+    def surely_leads(self) -> bool:
+        """Whether it thinks that nobody else can lead; one that stands still thinks nothing."""
+        return self.node is not None and self.sim.time >= self.paused_until and self.node.surely_leads(self.now())
+
     def retain(self, share: float) -> None:
         """Delete the oldest part of what is committed."""
         if self.node is None:
@@ -255,7 +270,7 @@ class SimMember:
     def _work(self) -> None:
         while self._effects and self._doing is None and self.node is not None:
             effect = self._effects.popleft()
-            if not isinstance(effect, Send | Commit | Became):
+            if not isinstance(effect, Send | Commit | Became | LedOn):
                 if self.sim.time < self.full_until:
                     self.sim.end(self, power=False, back=1.0)
                     return
@@ -278,6 +293,7 @@ class SimMember:
             case Save(term, vote, returning):
                 if vote == self.name and (term, vote) != self.hard:
                     ready = len(self._asked_for.get(term, {self.name})) >= self.members.majority
+                    ready = ready or self.leads == term - 1  # it leads on, where an heir has not taken the lead
                     self.sim.check(ready, f"{self.name} campaigns in term {term}, and no majority would elect it")
                     self.sim.campaigned = max(self.sim.campaigned, term)
                 if returning == 0:
@@ -320,6 +336,8 @@ class SimMember:
                 self.committed = max(self.committed, end)
                 self.sim.check_commit(self, end)
                 self.sim.said(self, effect)
+            case LedOn():
+                self.kept += 1
             case Became(role, term, _):
                 self.leads = term if role is Role.LEADER else None
                 self._elected = self.sim.time

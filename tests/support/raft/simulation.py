@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from rmq.raft.effects import Became, Commit
 from rmq.raft.members import Members
-from rmq.raft.messages import AppendReply, Message, VoteReply, VoteRequest
+from rmq.raft.messages import AppendReply, Message, TimeoutNow, VoteReply, VoteRequest
 from rmq.raft.position import LogsParted
 from tests.support.raft.member import Bugs, SimMember
 
@@ -55,6 +55,9 @@ class Deaths(NamedTuple):
     anywhere: float = 0.0
     #: Who ends so loses its disk, too.
     wiped: float = 0.0
+    #: The lead is given away all the while, and whom it is given to may hear of that too late. Clocks go alike, and who
+    #: lives hears of who ends: while one surely leads nobody else does.
+    given: bool = False
 
 
 #: Lives take them in turn.
@@ -70,6 +73,7 @@ class Simulation:
     """A group on a network of its own."""
 
     def __init__(self, seed: int, bugs: Bugs = Bugs(), deaths: Deaths | None = None) -> None:  # noqa: B008
+        self.deaths = deaths or _DEATHS[seed % len(_DEATHS)]
         self.random = random = Random(seed)
         self.seed = seed
         self.time = 0.0
@@ -100,7 +104,6 @@ class Simulation:
         self.jitter = random.choice((0.002, 0.02, 0.2))
         #: Disks of a majority may be lost, too.
         self.reckless = random.random() < 0.05
-        self.deaths = deaths or _DEATHS[seed % len(_DEATHS)]
         if self.deaths.late:
             self.jitter = 0.2
         self.leaders: dict[int, str] = {}
@@ -126,6 +129,8 @@ class Simulation:
         for _ in range(2 if random.random() < self.doubled else 1):
             if (source, to) not in self.cut and random.random() >= self.loss:
                 delay = 0.001 + random.expovariate(1 / self.jitter)
+                if self.deaths.given and isinstance(message, TimeoutNow):
+                    delay += random.choice((0.0, 1.0, 1.0)) + random.random()
                 self.at(self.time + delay, lambda: self._arrive(source, to, message, disk, sent))
 
     def _arrive(self, source: str, to: str, message: Message, disk: int, sent: float) -> None:
@@ -186,6 +191,8 @@ class Simulation:
         """
         if member.node is not None:
             member.kill(power=power)
+            for other in self.members.values() if self.deaths.given else ():
+                other.lose(member.name)
             if wiped:
                 away = sum(self.members[one].returning for one in self.voters if one != member.name) + 1
                 if len(self.voters) - away > len(self.voters) // 2 or self.reckless:
@@ -231,6 +238,13 @@ class Simulation:
             return True
         return False
 
+    def give(self) -> None:
+        """Whoever leads gives the lead to somebody."""
+        for member in self.members.values():
+            member.transfer(self.random.choice(self.voters))
+        if self.time < _FAULTS:
+            self.at(self.time + self.random.expovariate(2), self.give)
+
     def produce(self) -> None:
         """Whoever leads gets messages."""
         for member in self.members.values():
@@ -246,6 +260,9 @@ class Simulation:
 
     def check_leader(self, member: SimMember, term: int) -> None:
         """A member leads."""
+        for other in self.members.values() if self.deaths.given else ():
+            sure = other is not member and other.surely_leads
+            self.check(not sure, f"{member.name} leads in term {term}, and {other.name} thinks that it surely does")
         known = self.leaders.setdefault(term, member.name)
         self.check(known == member.name, f"{known} and {member.name} both lead in term {term}")
         end = max((end for of, end in self.commits.items() if of < term), default=0)
@@ -318,6 +335,8 @@ def run(seed: int, bugs: Bugs = Bugs(), deaths: Deaths | None = None) -> Simulat
     sim = Simulation(seed, bugs, deaths)
     random = sim.random
     sim.at(0.5, sim.produce)
+    if sim.deaths.given:
+        sim.at(0.5, sim.give)
     at = 2.0
     for member in sim.members.values():
         member.slow = 0.3 if sim.deaths.slow else 0.0

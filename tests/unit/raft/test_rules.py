@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rmq.protocol.errors import ReplicationError
-from rmq.raft.effects import Commit, Effect, Role, Save, Send, Write
+from rmq.raft.effects import Commit, Effect, LedOn, Role, Save, Send, Write
 from rmq.raft.members import Members
 from rmq.raft.messages import Admit, Append, AppendReply, Install, Message, TimeoutNow, VoteReply, VoteRequest
 from rmq.raft.node import RaftNode
@@ -321,10 +321,23 @@ def test_an_heir_is_told_when_it_has_everything() -> None:
     node.step(AppendReply(3, "b", match=Position(3, 9), asked=1), 1.0)
     node.appended(12)
     node.spread()
-    assert TimeoutNow(3, "a") not in said(node.transfer("b", 1.1))
-    told = said(node.step(AppendReply(3, "b", match=Position(3, 12), asked=2), 1.2))
+    (asked,) = said(node.transfer("b", 1.1))
+    assert isinstance(asked, Append)
+    assert asked.asked == 1_100_000
+    lacks = AppendReply(3, "b", match=Position(3, 9), asked=1_100_000)
+    assert TimeoutNow(3, "a") not in said(node.step(lacks, 1.2))
+    told = said(node.step(AppendReply(3, "b", match=Position(3, 12), asked=1_100_000), 1.3))
     assert told.count(TimeoutNow(3, "a")) == 1
-    assert TimeoutNow(3, "a") not in said(node.step(AppendReply(3, "b", match=Position(3, 12), asked=3), 1.2))
+    assert TimeoutNow(3, "a") not in said(node.step(AppendReply(3, "b", match=Position(3, 12), asked=1_200_000), 1.3))
+
+
+def test_an_heir_is_told_when_it_has_said_that_it_is_there() -> None:
+    node = leader()
+    node.step(AppendReply(3, "b", match=Position(3, 9), asked=1_000_000), 1.0)
+    assert TimeoutNow(3, "a") not in said(node.transfer("b", 1.1)), "it may be gone since"
+    late = AppendReply(3, "b", match=Position(3, 9), asked=1_050_000)
+    assert TimeoutNow(3, "a") not in said(node.step(late, 1.2))
+    assert TimeoutNow(3, "a") in said(node.step(AppendReply(3, "b", match=Position(3, 9), asked=1_100_000), 1.2))
 
 
 @pytest.mark.parametrize(
@@ -349,12 +362,58 @@ def test_who_is_preferred_gets_it_while_it_can(answer: AppendReply, at: float, h
 def test_the_lead_stays_where_nobody_takes_it() -> None:
     node = leader()
     node.step(AppendReply(3, "b", match=Position(3, 9), asked=990_000), 1.0)
+    node.appended(12)
     node.transfer("b", 1.1)
     assert (node.heir, node.takes_messages) == ("b", False)
     assert node.due <= 2.1
+    node.transfer("c", 1.2)
+    assert node.heir == "b", "one after the other"
     node.step(AppendReply(3, "b", match=Position(3, 9), asked=2_000_000), 2.0)
-    node.tick(2.1)
+    assert LedOn("b", told=False, lacks=3) in node.tick(2.1)
     assert (node.heir, node.takes_messages) == (None, True)
+
+
+def test_a_leader_whose_heir_was_told_leads_on_in_the_next_term() -> None:
+    """The heir may hear of it at any time, and who follows would not protect this leader from it."""
+    node = leader()
+    node.step(AppendReply(3, "b", match=Position(3, 9), asked=1_000_000), 1.0)
+    node.transfer("b", 1.1)
+    node.step(AppendReply(3, "b", match=Position(3, 9), asked=1_100_000), 1.2)
+    for at in (1.4, 1.9):
+        node.step(AppendReply(3, "c", match=Position(3, 9), asked=round(at * 1e6)), at)
+    assert not node.surely_leads(2.0)
+    effects = node.tick(2.2)
+    assert LedOn("b", told=True, lacks=0) in effects
+    assert VoteRequest(4, "a", Position(3, 9), False, told=True) in said(effects)
+    assert (node.role, node.surely_leads(2.2)) == (Role.CANDIDATE, False)
+    node.step(VoteReply(4, "c", granted=True, pre=False), 2.2)
+    assert node.takes_messages
+
+
+@pytest.mark.parametrize(
+    "answer", [None, AppendReply(3, "b", match=Position(3, 9), asked=5)], ids=["never", "long ago"]
+)
+def test_who_is_not_heard_is_given_no_lead(answer: AppendReply | None) -> None:
+    """Nobody could send for the time of an election, and nothing would come of it."""
+    node = leader()
+    if answer is not None:
+        node.step(answer, 1.0)
+    node.transfer("b", 2.01)
+    assert node.takes_messages
+
+
+def test_who_leads_surely_was_heard_in_this_term_by_members_whose_connections_stand() -> None:
+    """Another process of a member may have begun since, and that one protects no leader."""
+    node = leader()
+    assert not node.surely_leads(1.0), "it was elected, and nobody follows yet"
+    node.step(AppendReply(3, "b", match=Position(3, 9), asked=1_100_000), 1.1)
+    assert node.surely_leads(1.2)
+    node.lost("b", 1.3)
+    assert not node.surely_leads(1.3)
+    node.step(AppendReply(3, "b", match=Position(3, 9), asked=1_250_000), 1.35)
+    assert not node.surely_leads(1.35)
+    node.step(AppendReply(3, "b", match=Position(3, 9), asked=1_400_000), 1.4)
+    assert node.surely_leads(1.4)
 
 
 def test_it_is_not_given_to_who_has_lost_its_disk() -> None:

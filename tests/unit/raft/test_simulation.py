@@ -30,6 +30,14 @@ def test_lives(first: int) -> None:
         run(seed)
 
 
+@pytest.mark.parametrize("late", [False, True], ids=["soon", "late"])
+@pytest.mark.parametrize("first", range(0, max(_PIECE, round(20_000 * _TORTURE)), _PIECE))
+def test_lives_in_which_the_lead_is_given_away(first: int, late: bool) -> None:
+    """While somebody surely leads nobody else does, also where an heir hears of it when it is none any more."""
+    for seed in range(first, first + _PIECE):
+        run(seed, deaths=Deaths(given=True, late=late))
+
+
 @pytest.mark.parametrize("seed", [52328, 63025])
 def test_a_member_that_has_deleted_more_than_its_leader_is_told_the_rest(seed: int) -> None:
     run(seed)
@@ -146,6 +154,29 @@ def to_ask_begins_a_term(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RaftNode, "_ask_around", higher)
 
 
+def an_heir_that_was_told_is_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """A leader leads on in its term, in which nobody would protect it from the heir."""
+
+    def leads_on(self: RaftNode, leading: Leading, heir: str, now: float) -> None:
+        leading.heir = None
+
+    patch.setattr(RaftNode, "_lead_on", leads_on)
+
+
+def who_was_lost_is_as_sure(patch: pytest.MonkeyPatch) -> None:
+    """A member whose connection has ended counts for as long as its last word would."""
+    patch.setattr(Leading, "is_sure", Leading.has_majority)
+
+
+@pytest.mark.parametrize(("plant", "seed"), [(an_heir_that_was_told_is_forgotten, 77), (who_was_lost_is_as_sure, 156)])
+def test_a_leader_that_is_wrongly_sure_is_found(
+    plant: Callable[[pytest.MonkeyPatch], None], seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    with pytest.raises(Unsafe, match="thinks that it surely does"):
+        run(seed, deaths=Deaths(given=True))
+
+
 def who_has_nothing_is_heard(patch: pytest.MonkeyPatch) -> None:
     """A leader leads on by the words of members that have lost their disks."""
 
@@ -192,8 +223,8 @@ def test_what_an_earlier_term_left_is_never_counted(monkeypatch: pytest.MonkeyPa
     ("bugs", "seed"),
     [
         (Bugs(no_cut=True), 3), (Bugs(term_unsynced=True), 1), (Bugs(vote_unsynced=True), 74),
-        (Bugs(stored_early=True), 13), (Bugs(vote_forgotten=True), 74), (Bugs(wiped_votes=True), 10),
-        (Bugs(returning_forgotten=True), 59),
+        (Bugs(stored_early=True), 13), (Bugs(vote_forgotten=True), 74), (Bugs(wiped_votes=True), 13),
+        (Bugs(returning_forgotten=True), 97),
     ],
     ids=str,
 )  # fmt: skip
