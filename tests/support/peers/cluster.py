@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import sys
@@ -11,9 +12,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
+from rmq.protocol.codes import RequestCode
+from rmq.protocol.command import Command
+from rmq.remoting.client import RemotingClient
+from rmq.runtime.world import World
+
 from .jars import JAVA_OPENS, java_classpath
 from .ports import broker_port, free_port
-from .process import Daemon, ProcessFailed
+from .process import PATIENCE, Daemon, ProcessFailed
 from .tools import require
 
 T = TypeVar("T")
@@ -275,4 +281,21 @@ def _start_broker(
     command, env = _command(kind, "broker", home, file, java_options)
     broker = Broker(Daemon(name, command, home, env=env), f"127.0.0.1:{port}", name, store)
     broker.daemon.start()
+    if kind == "java-5.3.3":
+        for namesrv in {**settings, **properties}["namesrvAddr"].split(";"):
+            asyncio.run(_registered(broker, namesrv))
     return broker
+
+
+async def _registered(broker: Broker, namesrv: str) -> None:
+    """Have a 5.x broker register, which it does ten seconds after its start when it has not met the name server yet."""
+    async with RemotingClient(World.real()) as client:
+        for _ in range(int(PATIENCE)):
+            answer = await client.request(namesrv, Command(RequestCode.GET_BROKER_CLUSTER_INFO), PATIENCE)
+            if broker.addr.encode() in answer.body:
+                return
+            # It changes nothing, and all brokers of Java register when they are told their permission.
+            command = Command(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=6")
+            await client.request(broker.addr, command, PATIENCE)
+            await asyncio.sleep(0.2)
+    raise ProcessFailed(f"{broker.name} does not register:\n{broker.daemon.tail()}")
