@@ -6,7 +6,6 @@ A JVM stops in order when its terminal hangs up, and so do we. What ``nohup`` st
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import threading
 import time
@@ -32,8 +31,9 @@ _HANGUP: signal.Signals | None = getattr(signal, "SIGHUP", None)
 #: Seconds. Signals this close together are one wish: a terminal and what runs the program (make, a shell's timeout,
 #: a process manager) both pass Ctrl-C on.
 _ONE_WISH = 1.0
-#: Seconds that a thread waits before it looks whether a signal has come: Windows interrupts nobody who waits.
-_UNINTERRUPTED = None if os.name == "posix" else 0.5
+#: Seconds that the main thread waits before it looks whether a signal has come. That interrupts another thread where
+#: this one stands still, or came right before the wait; and Windows interrupts nobody who waits.
+_UNINTERRUPTED = 0.5
 
 
 def stop_signals() -> tuple[signal.Signals, ...]:

@@ -6,7 +6,8 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
@@ -38,6 +39,29 @@ def test_the_same_wish_from_two_sides_is_one() -> None:
         come(signal.SIGTERM)
         assert came() == "SIGINT"
     assert handlers() == before
+
+
+def test_a_signal_that_another_thread_is_interrupted_by_ends_the_wait() -> None:
+    """As where the main thread stands still when it comes: stopped, frozen, or about to wait."""
+    with signal_wait() as came:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        sent, late = threading.Timer(0.05, come, (signal.SIGTERM,)), threading.Timer(10, came.end, ("never",))
+        try:
+            # It would have inherited the mask.
+            sent.run = partial(_unblocked, sent.run)  # type: ignore[method-assign]
+            sent.start()
+            late.start()
+            assert came() == "SIGTERM"
+        finally:
+            late.cancel()
+            sent.join()
+            late.join()
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+
+
+def _unblocked(run: Callable[[], None]) -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+    run()
 
 
 def test_a_terminal_that_hangs_up_asks_to_stop_and_never_insists(monkeypatch: pytest.MonkeyPatch) -> None:
