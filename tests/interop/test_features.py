@@ -5,14 +5,16 @@ Broadcasting, plain order and retries are cells of the matrix; POP, delays and t
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
-from tests.support.interop import COUNT, Clusters, Scene, assert_same, fresh, until
+from tests.support.interop import COUNT, Clusters, Row, Scene, assert_same, fresh, until
+from tests.support.interop.scene import Member
 from tests.support.peers import Client, ClientError, Cluster, ToolMissing, skip_or_fail, start_cluster
 
 JAVA = ("java-4.9.8", "java-5.3.3")
@@ -29,6 +31,7 @@ def quick(client: str) -> str:
 UNCHECKED = {"CHECK_IMMUNITY_TIME_IN_SECONDS": "300"}
 
 
+@pytest.mark.usefixtures("online")
 @pytest.mark.parametrize("client", EVERYBODY)
 def test_sql92(scene: Scenes, client: str) -> None:
     where = scene(Clusters.tested(), client)
@@ -113,19 +116,34 @@ class Resets:
         return sum(int(line.split()[5]) for line in output.splitlines() if line.startswith(self.topic[:32]))
 
 
-@pytest.mark.parametrize("client", [*JAVA, "go"])  # the Node client does not know the request
-def test_mqadmin_resets_a_group_that_is_online(scene: Scenes, client: str) -> None:
-    where = scene(Clusters.tested(), client)
-    topic, group = where.topic("reset"), where.group("reset")
-    member = where.subscribe(topic, group)
-    sent = where.produce(topic, "async")
-    assert len(member.received(COUNT)) == COUNT
-    where.consumed(member, group)
-    Resets(where, topic, group).to("0")
-    again = member.received(2 * COUNT)[COUNT:]
-    assert_same(sent, again)
-    where.consumed(member, group)
-    member.stop()
+#: Not Node: its client does not know the request.
+RESET = (*JAVA, "go")
+
+
+class Online(NamedTuple):
+    """A member that has consumed everything when its group is reset."""
+
+    where: Scene
+    group: str
+    member: Member
+    sent: list[Row]
+
+
+@pytest.fixture(scope="module")
+def online(clusters: Clusters, clients: Callable[[str, str], Client]) -> dict[str, Online]:
+    """By client: each goes back ten seconds after it is told, which pass while other tests run."""
+    begun = {}
+    for client in RESET:
+        with contextlib.suppress(pytest.skip.Exception):  # a tool is missing
+            where = Scene(clusters.get(), clients(client, "tested"), clients("java-4.9.8", "reader"))
+            topic, group = where.topic("reset"), where.group("reset")
+            member = where.subscribe(topic, group)
+            sent = where.produce(topic, "async")
+            assert len(member.received(COUNT)) == COUNT
+            where.consumed(member, group)
+            Resets(where, topic, group).to("0")
+            begun[client] = Online(where, group, member, sent)
+    return begun
 
 
 @pytest.mark.parametrize("client", EVERYBODY)
@@ -199,4 +217,14 @@ def test_delays_of_other_clients(scene: Scenes, client: str) -> None:
         sent[key] = began
     assert sorted(row.key for row in member.received(2)) == ["level", "timed"]
     assert time.monotonic() >= sent["timed"] + 1.5
+    member.stop()
+
+
+@pytest.mark.parametrize("client", RESET)
+def test_mqadmin_resets_a_group_that_is_online(online: dict[str, Online], scene: Scenes, client: str) -> None:
+    scene(Clusters.tested(), client)
+    where, group, member, sent = online[client]
+    again = member.received(2 * COUNT)[COUNT:]
+    assert_same(sent, again)
+    where.consumed(member, group)
     member.stop()

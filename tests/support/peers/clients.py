@@ -22,13 +22,15 @@ from .jars import JAVA_OPENS
 from .process import PATIENCE, kill_group, spawn
 from .programs import PROGRAMS, go_program, java_program, node_program, python_program
 
-# Short intervals, here and in the programs: what takes a client 20 or 30 s by default is noticed in a second.
+# Short intervals, here and in the programs: what takes a client 20 or 30 s by default is noticed in a second. A queue
+# that goes is unlocked after five: its listener may still be at work.
 _JAVA_CLIENT = (
     "-Xms64m",
     "-Xmx512m",
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
     "-Drocketmq.client.rebalance.waitInterval=1000",
+    "-Drocketmq.client.unlockDelayTimeMills=5000",
 )
 
 
