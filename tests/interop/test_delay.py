@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -37,6 +37,7 @@ def stored(scene: Scene, topic: str) -> dict[str, dict[str, str]]:
     return found
 
 
+@pytest.mark.usefixtures("recalled")
 def test_levels_and_times_of_their_own(where: Scene) -> None:
     topic = where.topic("delay")
     member = where.subscribe(topic, where.group("delay"))
@@ -65,8 +66,19 @@ def test_a_time_too_far_ahead_is_refused(where: Scene) -> None:
         delayed(where, topic, "far", properties={"TIMER_DELAY_SEC": "259201"})
 
 
-def test_recall(scene: Callable[[str, str], Scene]) -> None:
-    where = scene(Clusters.tested(), "java-5.3.3")
+class Recalled(NamedTuple):
+    """One message that was recalled in time and one that was not: both are due after eight seconds."""
+
+    where: Scene
+    topic: str
+    taken: dict[str, Any]
+    kept: dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def recalled(clusters: Clusters, clients: Callable[[str, str], Client]) -> Recalled:
+    """What is due is waited for while other tests run."""
+    where = Scene(clusters.get(), clients("java-5.3.3", "tested"), clients("java-4.9.8", "reader"))
     topic, other = where.topic("recall"), where.topic("other")
     client, namesrv = where.client, where.cluster.namesrv
     # The time is for a busy machine: what is due can be recalled no more.
@@ -76,14 +88,7 @@ def test_recall(scene: Callable[[str, str], Scene]) -> None:
     assert answer["uniqueId"] == taken["uniqueId"]
     refused = client.call("recall", namesrv=namesrv, topic=other, handle=kept["handle"])["refused"]
     assert "topic not match" in refused
-    member = where.subscribe(topic, where.group("recall"))
-    member.received(1)
-    assert [row.key for row in member.received(2, 3)] == ["kept"]
-    member.stop()
-    for handle in (taken["handle"], kept["handle"]):
-        refused = client.call("recall", namesrv=namesrv, topic=topic, handle=handle)["refused"]
-        assert "604" in refused
-        assert "no such message waits" in refused
+    return Recalled(where, topic, taken, kept)
 
 
 def test_what_waits_survives_a_kill_and_a_java_broker_reads_the_topic(
@@ -109,3 +114,15 @@ def test_what_waits_survives_a_kill_and_a_java_broker_reads_the_topic(
         assert seen == wanted
         waiting = where.read("rmq_sys_wheel_timer", 20)
         assert sorted(row.key for row in waiting) == sorted(f"k{number}" for number in range(20))
+
+
+def test_recall(recalled: Recalled) -> None:
+    where, topic, taken, kept = recalled
+    member = where.subscribe(topic, where.group("recall"))
+    member.received(1)
+    assert [row.key for row in member.received(2, 3)] == ["kept"]
+    member.stop()
+    for handle in (taken["handle"], kept["handle"]):
+        refused = where.client.call("recall", namesrv=where.cluster.namesrv, topic=topic, handle=handle)["refused"]
+        assert "604" in refused
+        assert "no such message waits" in refused
