@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 from cryptography import x509
@@ -14,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from tests.support.interop import Scene, fresh, rows_of, run_cell
 from tests.support.peers import Client, ClientError, Cluster, start_client, start_cluster
 from tests.support.peers.cluster import FAST_RETRIES
+from tests.support.peers.process import PATIENCE
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +50,33 @@ def _certificate(folder: Path) -> tuple[Path, Path]:
     return cert_file, key_file
 
 
+class Enforcing(NamedTuple):
+    """A cluster that takes nothing but TLS, and what becomes of a send by a Go client that does not speak it."""
+
+    cluster: Cluster
+    plain: Future[Any]
+
+
+@pytest.fixture(scope="module")
+def enforcing(tmp_path_factory: pytest.TempPathFactory, clients: Callable[[str, str], Client]) -> Iterator[Enforcing]:
+    """Go's gives up after thirteen seconds, which pass while other tests run."""
+    cert, key = _certificate(tmp_path_factory.mktemp("enforcing"))
+    tls = {"tls.server.mode": "enforcing", "tls.server.certPath": str(cert), "tls.server.keyPath": str(key)}
+    broker = {**FAST_RETRIES, **tls, "tls.enable": "true"}
+    stranger = clients("go", "stranger")
+    with (
+        start_cluster("ours", properties=broker, namesrv_properties=tls) as cluster,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        topic = fresh("go-plain")
+        send: dict[str, Any] = {
+            "namesrv": cluster.namesrv, "topic": topic, "prefix": topic, "count": 1, "mode": "sync", "tags": ["A"],
+        }  # fmt: skip
+        stranger.call("produce", group=fresh("p"), tls=True, **send)
+        yield Enforcing(cluster, pool.submit(stranger.call, "produce", group=fresh("p"), tls=False, **send))
+
+
+@pytest.mark.usefixtures("enforcing")
 @pytest.mark.parametrize("client", ["java-4.9.8-tls"])
 @pytest.mark.parametrize("cell", ["sync", "async", "clustering", "retry"])
 def test_tls_beside_plain(client: str, cell: str, tls_cluster: Cluster, clients: Callable[[str, str], Client]) -> None:
@@ -59,23 +89,18 @@ def test_a_broker_without_a_certificate_of_its_own(scene: Callable[[str, str], S
     run_cell("sync", scene("ours", "java-4.9.8-tls"))
 
 
-def test_gos_client_speaks_tls_too(tmp_path: Path, clients: Callable[[str, str], Client]) -> None:
+def test_gos_client_speaks_tls_too(enforcing: Enforcing, clients: Callable[[str, str], Client]) -> None:
     """Where nothing else is taken; it checks no certificate."""
-    cert, key = _certificate(tmp_path / "server")
-    tls = {"tls.server.mode": "enforcing", "tls.server.certPath": str(cert), "tls.server.keyPath": str(key)}
-    broker = {**FAST_RETRIES, **tls, "tls.enable": "true"}
     client, topic, handle = clients("go", "tested"), fresh("go-tls"), fresh("h")
-    with start_cluster("ours", properties=broker, namesrv_properties=tls) as cluster:
-        who = {"namesrv": cluster.namesrv, "group": fresh("g"), "topic": topic, "tls": True}
-        sent = rows_of(client.call("produce", prefix=topic, count=60, mode="sync", tags=["A"], **who))
-        client.call("subscribe", handle=handle, expression="*", model="clustering", **who)
-        got = rows_of(client.call("received", handle=handle, count=60, timeout=60))
-        assert sorted(row.key for row in got) == sorted(row.key for row in sent)
-        assert sorted(row.digest for row in got) == sorted(row.digest for row in sent)
-        client.call("unsubscribe", handle=handle)
-        plain = {**who, "group": fresh("p"), "tls": False}
-        with pytest.raises(ClientError):
-            client.call("produce", prefix=topic, count=1, mode="sync", tags=["A"], **plain)
+    who = {"namesrv": enforcing.cluster.namesrv, "group": fresh("g"), "topic": topic, "tls": True}
+    sent = rows_of(client.call("produce", prefix=topic, count=60, mode="sync", tags=["A"], **who))
+    client.call("subscribe", handle=handle, expression="*", model="clustering", **who)
+    got = rows_of(client.call("received", handle=handle, count=60, timeout=60))
+    assert sorted(row.key for row in got) == sorted(row.key for row in sent)
+    assert sorted(row.digest for row in got) == sorted(row.digest for row in sent)
+    client.call("unsubscribe", handle=handle)
+    with pytest.raises(ClientError):
+        enforcing.plain.result(PATIENCE)
 
 
 def test_each_side_checks_the_certificate_of_the_other(
