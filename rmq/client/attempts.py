@@ -426,8 +426,10 @@ class Attempts:
         self._error = error
         rest = self._deadline - now
         moved = address is not None and (error.refresh_route or (isinstance(error, TransportError) and error.retriable))
-        if moved and rest <= 0:
-            self._routes.doubted.add(self.send.topic)
+        if moved and address is not None:
+            self._routes.suspect(address, now)
+            if rest <= 0:
+                self._routes.doubted.add(self.send.topic)
         if not self._tries:
             # It is not sent again, as with Java; the next one is to find whoever leads by now (docs/failover.md).
             self._then = Attempts._over

@@ -182,7 +182,8 @@ class ClientInstance:
         self.name_servers = NameServers(
             world, self.remoting, parse_addresses(settings.namesrv or ""), settings.unit_name
         )
-        self.routes = Routes(world.random)
+        self.routes = routes = Routes(world.random)
+        self.name_servers.suspects = lambda address: routes.suspects(address, world.clock.monotonic())
         self._questions = RouteQuestions(
             world.clock, self.name_servers, self.routes, self._brokers_moved, self._topic_grown
         )
@@ -412,15 +413,19 @@ class ClientInstance:
         try:
             reply = await self.remoting.request(address, Command.request(code, header, body), limit)
         except TransportError:
-            self.routes.suspect(address)
+            self.suspect(address)
             raise
         self.outages.answered(address)
         if reply.code not in accept:
             if reply.code in _OF_SLAVES:
-                self.routes.suspect(address)
+                self.suspect(address)
             raise ResponseError(reply.code, reply.remark, address)
         self.routes.trust(address)
         return reply
+
+    def suspect(self, address: str) -> None:
+        """Whoever is there may not be, or not be any more, what the routes say; see :meth:`Routes.suspect`."""
+        self.routes.suspect(address, self.world.clock.monotonic())
 
     def writes_at_once(self, address: str) -> bool:
         """Whether :meth:`submit` writes a frame where it is called: nothing has to be opened or asked before."""
@@ -491,7 +496,7 @@ class ClientInstance:
         """Another one may lead by now: the next send of each topic that it had asks first. One that is oneway would not
         learn of it by itself."""
         self.routes.doubt(conn.address)
-        self.routes.suspect(conn.address)
+        self.suspect(conn.address)
 
     def _topic_grown(self, topic: str) -> None:
         """Its new queues are read from at once, not when the next rebalance has its turn."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from rmq.client.cluster.turns import Doubt, Turns, knows_no_topic
 from rmq.protocol import addresses
 from rmq.protocol.bodies.cluster import ClusterInfo
-from rmq.protocol.bodies.route import TopicRouteData
+from rmq.protocol.bodies.route import BrokerData, TopicRouteData
 from rmq.protocol.codes import RequestCode, ResponseCode, version_name
 from rmq.protocol.command import VERSION, Command
 from rmq.protocol.errors import ClientError, ConfigError, ConnectFailed, ConnectTimeout, ResponseError, TransportError
@@ -78,6 +78,8 @@ class NameServers:
         self._given: list[str] = []
         self._resolved: dict[str, list[str]] = {}
         self._turns = Turns((), world.clock.monotonic)
+        #: Whether a broker refused lately what a master does not refuse, or gave no answer.
+        self.suspects: Callable[[str], bool] = lambda address: False
         self.update(addresses)
 
     @property
@@ -180,22 +182,22 @@ class NameServers:
             await self.lookup()
         deadline = self._world.clock.monotonic() + timeout
         try:
-            reply = await self._ask(command, deadline, doubted)
+            reply = await self._ask(command, deadline, doubted, unknown)
             if unknown is None or not unknown(reply) or not await self._lead_elsewhere(deadline, timeout):
                 return reply
         except TransportError:
             if not await self._lead_elsewhere(deadline, timeout) or self._world.clock.monotonic() >= deadline:
                 raise
-        return await self._ask(command, deadline, doubted)
+        return await self._ask(command, deadline, doubted, unknown)
 
     async def _lead_elsewhere(self, deadline: float, timeout: float) -> bool:
         """Names may lead elsewhere by now; a resolver that hangs costs what is left, or a tenth of the time."""
         left = max(deadline - self._world.clock.monotonic(), timeout / 10)
         return await self.resolve(min(left, _RESOLVE_SECONDS))
 
-    async def _ask(self, command: Command, deadline: float, doubted: Doubt | None) -> Command:
+    async def _ask(self, command: Command, deadline: float, doubted: Doubt | None, unknown: Doubt | None) -> Command:
         clock = self._world.clock
-        question = self._turns.ask(doubted)
+        question = self._turns.ask(doubted, unknown)
         while (address := question.server) is not None:
             rest = deadline - clock.monotonic()
             if rest <= 0:
@@ -223,7 +225,7 @@ class NameServers:
         :raises TransportError: none answered. :raises ResponseError: it answered with something else.
         """
         command = Command.request(RequestCode.GET_BROKER_CLUSTER_INFO)
-        reply = await self.request(command, timeout, doubted=_knows_no_broker)
+        reply = await self.request(command, timeout, doubted=self._may_mislead_about_brokers, unknown=_knows_no_broker)
         if reply.code != ResponseCode.SUCCESS:
             raise ResponseError(reply.code, reply.remark)
         return ClusterInfo.decode(reply.body)
@@ -246,14 +248,28 @@ class NameServers:
         raise ResponseError(reply.code, remark, self._turns.turn)
 
     def _may_mislead(self, reply: Command) -> bool:
-        """The doubt about a route whose master is not there, or was not reached lately: another server may know better.
+        """The doubt about a route whose master is not there, was not reached lately, or is none by its own word.
 
-        A master of a set that elects it is another one from one second to the next, and a server that the set's members
-        cannot reach goes on naming the dead one until its heartbeats are missed, for two minutes.
+        Another server may know better: a master of a set that elects it is another one from one second to the next, and
+        a server that the set's members cannot reach goes on naming the old one until its heartbeats are missed, for two
+        minutes.
         """
         if knows_no_topic(reply):
             return True
         if reply.code != ResponseCode.SUCCESS or not reply.body or len(self._turns.servers) < 2:
             return False
-        masters = [data.broker_addrs.get(MASTER_ID) for data in TopicRouteData.decode(reply.body).broker_datas]
-        return any(master is None or self._remoting.unreachable(master, _LATELY) for master in masters)
+        return self._doubts(TopicRouteData.decode(reply.body).broker_datas)
+
+    def _may_mislead_about_brokers(self, reply: Command) -> bool:
+        """The same of what a server says of all brokers."""
+        if _knows_no_broker(reply):
+            return True
+        if reply.code != ResponseCode.SUCCESS or len(self._turns.servers) < 2:
+            return False
+        return self._doubts(ClusterInfo.decode(reply.body).broker_addr_table.values())
+
+    def _doubts(self, brokers: Iterable[BrokerData]) -> bool:
+        for master in (data.broker_addrs.get(MASTER_ID) for data in brokers):
+            if master is None or self._remoting.unreachable(master, _LATELY) or self.suspects(master):
+                return True
+        return False

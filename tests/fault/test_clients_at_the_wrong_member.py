@@ -59,8 +59,12 @@ async def sent(cluster: GroupCluster, body: bytes) -> None:
 
 
 def consumer(cluster: GroupCluster, got: Counter[bytes], **options: object) -> PushConsumer:
-    given: PushConsumerOptions = {"consume_from_where": "CONSUME_FROM_FIRST_OFFSET", **options}  # type: ignore[typeddict-item]
-    made = PushConsumer("readers", namesrv=cluster.namesrv_addr, instance_name="readers", **given)
+    given: PushConsumerOptions = {
+        "instance_name": "readers",
+        "consume_from_where": "CONSUME_FROM_FIRST_OFFSET",
+        **options,
+    }  # type: ignore[typeddict-item]
+    made = PushConsumer("readers", namesrv=cluster.namesrv_addr, **given)
 
     @made.on("Topic")
     async def take(message: MessageExt) -> None:
@@ -191,3 +195,46 @@ async def test_queues_are_shared_anew_although_another_topic_has_told_of_the_nex
 
 def _share(reader: PushConsumer) -> Counter[str]:
     return Counter(queue.topic for queue in reader._delivery.assignment.queues if not queue.topic.startswith("%"))
+
+
+@in_virtual_time
+async def test_a_name_server_that_names_a_leader_which_leads_no_more_is_not_believed() -> None:
+    """It is cut off from the group, so for minutes it hears nothing; and the one it names lives, and follows."""
+    async with GroupCluster(seed=22, namesrvs=2) as cluster:
+        leader = await begun(cluster)
+        for name in cluster.names:
+            cluster.simulation.net.cut(cluster.addresses[name], cluster.namesrvs[1].address[0])
+        # Whichever name server each of them asks first.
+        producers = [Producer("sends", namesrv=cluster.namesrv_addr, instance_name=f"{number}") for number in range(4)]
+        got: Counter[bytes] = Counter()
+        readers = [
+            consumer(cluster, got, instance_name=f"reads {number}", message_model="BROADCASTING") for number in range(4)
+        ]
+        for one in (*producers, *readers):
+            await one.start()
+        for producer in producers:
+            await producer.send(Message("Topic", b"before"))
+        await eventually(lambda: got[b"before"] == 16, 30)
+        await _hand_over(cluster, leader)
+        await succeeded(cluster, leader)
+        for producer in producers:
+            await producer.send(Message("Topic", b"after"))
+        await eventually(lambda: got[b"after"] == 16, SOON)
+        for one in (*producers, *readers):
+            await one.shutdown()
+
+
+@in_virtual_time
+async def test_an_administrator_is_not_sent_to_a_leader_that_is_dead() -> None:
+    """By a name server that is cut off from the group: each command is the first that its client does."""
+    async with GroupCluster(seed=22, namesrvs=2) as cluster:
+        leader = await begun(cluster)
+        for name in cluster.names:
+            cluster.simulation.net.cut(cluster.addresses[name], cluster.namesrvs[1].address[0])
+        await cluster.kill(leader)
+        await succeeded(cluster, leader)
+        heir = f"{cluster.addresses[await cluster.led_by()]}:10911"
+        for number in range(4):
+            async with AdminClient(namesrv=cluster.namesrv_addr, instance_name=f"{number}") as admin:
+                assert not (await admin.topic_stats("Topic")).missing
+                assert (await admin.masters("DefaultCluster"))["group"] == heir

@@ -225,12 +225,23 @@ class Asking(Lookups):
 
         :raises RMQError: the one of the first of them, when none has answered.
         """
-        route = await self.topic_route(topic)
-        addresses = {one.broker_name: address_of(one.broker_addrs) for one in route.broker_datas if one.broker_addrs}
+        addresses = await self._brokers_of(topic)
         answers, failed = await self._ask_all(addresses, code, header, accept=accept)
+        if any(isinstance(error, TransportError) for error in failed.values()):
+            # Others may have taken their places, and a name server that has not heard of it is not believed any more.
+            now = await self._brokers_of(topic)
+            moved = {name: now[name] for name in failed if name in now and now[name] != addresses[name]}
+            more, failing = await self._ask_all(moved, code, header, accept=accept)
+            answers.update(more)
+            failed = {name: error for name, error in {**failed, **failing}.items() if name not in more}
         if failed and not answers:
             raise next(iter(failed.values()))
         return answers, failed
+
+    async def _brokers_of(self, topic: str) -> dict[str, str]:
+        """Whom to ask about a topic, by broker name. :raises ResponseError: code 17: none serves it."""
+        route = await self.topic_route(topic)
+        return {one.broker_name: address_of(one.broker_addrs) for one in route.broker_datas if one.broker_addrs}
 
     async def _ask_group(
         self, group: str, code: RequestCode, header: Header

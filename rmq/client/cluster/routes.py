@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from rmq.client.cluster.route import PERM_WRITE, PublishInfo, publish_queues, subscribe_queues
 from rmq.protocol.bodies.route import TopicRouteData
 from rmq.protocol.errors import ClientError, NotFound
@@ -12,6 +14,8 @@ __all__ = ["Routes", "no_such_topic"]
 
 #: Seconds without a send after which a topic's route is asked for no more.
 _IDLE_SECONDS = 600.0
+#: Seconds for which a name server alone is not believed that names somebody who refused or gave no answer.
+_SUSPECT_SECONDS = 30.0
 
 
 def no_such_topic(topic: str) -> ClientError:
@@ -46,6 +50,8 @@ class Routes:
         #: Brokers, by name, of which one was lost, gave no answer, or refused what a master does not: whoever asks for
         #: their addresses next has them asked for anew first.
         self.unsure: set[str] = set()
+        #: Addresses of those, and when that was, monotonic seconds.
+        self._suspected: dict[str, float] = {}
 
     def take(self, topic: str, route: TopicRouteData, *, own: bool) -> bool:
         """A topic's route, as a name server says it.
@@ -135,9 +141,17 @@ class Routes:
         if names:
             self.doubted.update(topic for topic, info in self.publish.items() if info.brokers & names)
 
-    def suspect(self, address: str) -> None:
-        """Whoever is there may not be, or not be any more, what the routes say."""
-        self.unsure.update(self._named(address))
+    def suspect(self, address: str, now: float) -> None:
+        """Whoever is there may not be, or not be any more, what the routes say: noticed ``now``, monotonic seconds."""
+        if names := self._named(address):
+            self.unsure.update(names)
+            for old in [one for one, at in self._suspected.items() if at < now - _SUSPECT_SECONDS]:
+                del self._suspected[old]
+            self._suspected[address] = now
+
+    def suspects(self, address: str, now: float) -> bool:
+        """Whether :meth:`suspect` was told of it lately, be it that its broker was asked for since."""
+        return self._suspected.get(address, -math.inf) >= now - _SUSPECT_SECONDS
 
     def trust(self, address: str) -> None:
         """Whoever is there has done what was asked of it."""

@@ -75,21 +75,23 @@ class Turns:
         since = self._silent.get(server)
         return since is not None and self.clock() - since < SILENT_SECONDS
 
-    def ask(self, doubted: Doubt | None = None) -> Question:
+    def ask(self, doubted: Doubt | None = None, empty: Doubt | None = None) -> Question:
         """A question to them.
 
         :param doubted: whether an answer is believed only when every server that answers gives one like it: one that
             has just been started knows nothing.
+        :param empty: whether an answer says nothing, though its code is that of success.
         """
-        return Question(self, doubted)
+        return Question(self, doubted, empty)
 
 
 class Question:
     """One question, asked until an answer can be believed or everybody was asked who may answer."""
 
-    def __init__(self, turns: Turns, doubted: Doubt | None) -> None:
+    def __init__(self, turns: Turns, doubted: Doubt | None, empty: Doubt | None = None) -> None:
         self._turns = turns
         self._doubted = doubted
+        self._empty = empty
         self._servers = turns.servers
         self._at = turns.at
         #: When it was put to the server whose turn it is.
@@ -127,7 +129,7 @@ class Question:
         doubtful = self.reply
         if self._doubted is not None and self._doubted(reply):
             # Of answers that are all doubtful one that says something is better than one that knows nothing.
-            if doubtful is None or doubtful.code != ResponseCode.SUCCESS:
+            if doubtful is None or doubtful.code != ResponseCode.SUCCESS or (self._empty and self._empty(doubtful)):
                 self.reply = reply
             self._next()
             return

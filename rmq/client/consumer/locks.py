@@ -72,7 +72,7 @@ class QueueLocks:
                     if not set(asked) <= set(granted):
                         # Another member has them; or this one leads no more, and nothing else would say so: without a
                         # lock nothing is pulled.
-                        self._instance.routes.suspect(address)
+                        self._instance.suspect(address)
                 except RMQError as error:
                     text = "group %s: no lock from the master of %s, orderly queues wait: %s"
                     log.log(level, text, self._group, broker_name, error)

@@ -149,7 +149,7 @@ class Puller:
                 what = f"a slave that has no message {offset} of {queue}, not yet or no longer"
             if what is not None:
                 # Perhaps one that was the master, and is a slave since an election that the route does not tell of yet.
-                self._instance.routes.suspect(address)
+                self._instance.suspect(address)
                 raise ResponseError(reply.code, what, address)
         result = PullResult(_STATUS[reply.code], answer.next_begin_offset, answer.min_offset, answer.max_offset)
         if reply.code != ResponseCode.SUCCESS:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from rmq.client.cluster.routes import Routes
 from rmq.client.consumer.puller import Puller
 from rmq.client.message import MessageQueue
 from rmq.client.namespace import Namespace
@@ -31,7 +30,8 @@ class Slave:
         self.namespace = Namespace()
         self.settings = ClientSettings()
         self.world = one_world()
-        self.routes = Routes(self.world.random)
+        self.suspected: list[str] = []
+        self.suspect = self.suspected.append
 
     async def find_reader(self, queue: MessageQueue, suggested: int, *, timeout: float) -> tuple[str, int]:
         return "b:1", self.broker_id
