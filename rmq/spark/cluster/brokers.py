@@ -39,7 +39,7 @@ from rmq.protocol.headers.offset import (
     QueryConsumerOffsetResponse,
     UpdateConsumerOffsetRequest,
 )
-from rmq.protocol.names import is_dlq_topic, is_retry_topic, is_system_topic
+from rmq.protocol.names import MASTER_ID, is_dlq_topic, is_retry_topic, is_system_topic
 from rmq.protocol.queue import MessageQueue
 from rmq.protocol.subscription import build
 from rmq.protocol.sysflags import PERM_READ, PERM_WRITE
@@ -61,6 +61,8 @@ ROUTE_SECONDS = 5.0
 SHUN_SECONDS = 60.0
 #: Seconds for which a broker that hangs is not asked for offsets: each question would hold up the others as long again.
 HANGS_SECONDS = 10.0
+#: Seconds for which a name server alone is not believed that names a master which was lost or has refused.
+SUSPECT_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,8 @@ class Brokers:
         #: Until when: addresses nobody reads from, and those that are not asked for offsets.
         self._shunned: dict[str, float] = {}
         self._hung: dict[str, float] = {}
+        #: Until when: addresses at which the master may not be any more.
+        self._suspected: dict[str, float] = {}
         #: What was said last about queues whose offsets were not told.
         self.refused: dict[MessageQueue, ResponseError] = {}
         self._name_servers = Turns(endpoint.name_servers, self.dial.monotonic)
@@ -190,7 +194,7 @@ class Brokers:
             return known.data
         header = GetRouteInfoRequest(topic=self.endpoint.wrap(topic), accept_standard_json_only=True)
         try:
-            reply = self._ask_name_servers(RequestCode.GET_ROUTEINFO_BY_TOPIC, header, knows_no_topic)
+            reply = self._ask_name_servers(RequestCode.GET_ROUTEINFO_BY_TOPIC, header, self._may_mislead)
         except ConnectFailed as error:
             if known is None or fresh:
                 raise
@@ -207,6 +211,19 @@ class Brokers:
         for broker in data.broker_datas:
             self._addresses[broker.broker_name] = {int(number): addr for number, addr in broker.broker_addrs.items()}
         return data
+
+    def _may_mislead(self, reply: Command) -> bool:
+        """The doubt about a route: one without a master, or with one that is suspected. Another server may know better.
+
+        A server that the members of a group cannot reach names for minutes whoever led them before.
+        """
+        if knows_no_topic(reply):
+            return True
+        if reply.code != ResponseCode.SUCCESS or len(self.endpoint.name_servers) < 2:
+            return False
+        masters = [data.broker_addrs.get(MASTER_ID) for data in TopicRouteData.decode(reply.body).broker_datas]
+        now = self.dial.monotonic()
+        return any(master is None or self._suspected.get(master, now) > now for master in masters)
 
     def queues(self, topic: str, perm: int = PERM_READ) -> list[MessageQueue] | None:
         """The queues of a topic that may be read (or, with PERM_WRITE, written), sorted; None: no route."""
@@ -244,6 +261,17 @@ class Brokers:
         if queue.topic in self._routes:
             self._routes[queue.topic].asked = float("-inf")
 
+    def suspect(self, queue: MessageQueue) -> None:
+        """Who was known as the master of a queue was lost, or has refused what a master does not refuse.
+
+        The route is asked for before it is used next, as after :meth:`forget`, and a name server that names the same is
+        not believed alone.
+        """
+        master = self._addresses.get(queue.broker_name, {}).get(MASTER_ID)
+        if master is not None:
+            self._suspected[master] = self.dial.monotonic() + SUSPECT_SECONDS
+        self.forget(queue)
+
     def shun(self, address: str) -> None:
         """Read nothing from an address for a while."""
         self._shunned[address] = self.dial.monotonic() + SHUN_SECONDS
@@ -270,30 +298,49 @@ class Brokers:
             by_broker.setdefault(queue.broker_name, []).append(queue)
         found: dict[MessageQueue, tuple[int, Command]] = {}
         for group in by_broker.values():
+            number, address, answers = self._ask_holder(
+                group, [Command.request(code, header(queue)) for queue in group]
+            )
+            for queue, answer in zip(group, answers, strict=False):
+                if answer.code in (ResponseCode.SUCCESS, empty):
+                    found[queue] = (number, answer)
+                    self.refused.pop(queue, None)
+                else:
+                    self._note(queue, ResponseError(answer.code, answer.remark, address))
+        return found
+
+    def _ask_holder(
+        self, queues: Sequence[MessageQueue], commands: Sequence[Command]
+    ) -> tuple[int, str, list[Command]]:
+        """Ask who holds queues of one broker: the master, or a slave where there is none.
+
+        Where a connection has ended, or there is no answer, the route is asked for again first: who is there by now may
+        be no master any more, and have less than there is.
+
+        :returns: (broker id, address, answers); no answers: nobody gives any.
+        """
+        first, failed = queues[0], set[str]()
+        while True:
             try:
-                holders = self.addresses(group[0])
+                holders = self.addresses(first)
             except ConnectFailed as error:
                 self.notices.warn(str(error))
-                continue
-            for number, address in holders:
-                if self._hung.get(address, float("-inf")) > self.dial.monotonic():
-                    continue
-                try:
-                    answers = self.ask(address, [Command.request(code, header(queue)) for queue in group])
-                except TransportError as error:
+                return 0, "", []
+            now = self.dial.monotonic()
+            left = [each for each in holders if each[1] not in failed and self._hung.get(each[1], now) <= now]
+            if not left:
+                return 0, "", []
+            number, address = left[0]
+            kept = self._links.get(address)
+            try:
+                return number, address, self.link(address).ask_all(commands, CALL_SECONDS)
+            except TransportError as error:
+                if kept is None or self._links.get(address) is not kept or not isinstance(error, ConnectionLost):
+                    failed.add(address)
                     self.notices.warn(str(error))
-                    if isinstance(error, RequestTimeout):
-                        self._hung[address] = self.dial.monotonic() + HANGS_SECONDS
-                    self.forget(group[0])
-                    continue
-                for queue, answer in zip(group, answers, strict=True):
-                    if answer.code in (ResponseCode.SUCCESS, empty):
-                        found[queue] = (number, answer)
-                        self.refused.pop(queue, None)
-                    else:
-                        self._note(queue, ResponseError(answer.code, answer.remark, address))
-                break
-        return found
+                if isinstance(error, RequestTimeout):
+                    self._hung[address] = self.dial.monotonic() + HANGS_SECONDS
+                self.suspect(first)
 
     def _note(self, queue: MessageQueue, refusal: ResponseError) -> None:
         """Keep what a broker said instead of an answer. :raises ConfigError: it will say so for ever."""
@@ -381,6 +428,7 @@ class Brokers:
                 self._tell(address, wrapped, those)
             except RMQError as error:
                 failure = error
+                self.suspect(next(iter(those)))
         if failure is not None:
             raise failure
 

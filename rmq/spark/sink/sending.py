@@ -249,7 +249,7 @@ class Sender:
             if attempt == self._options.retries:
                 break
             log.warning("%s to %s: %s", messages[0].row, queue, error)
-            self._brokers.forget(queue)
+            self._brokers.suspect(queue)
             self._brokers.dial.sleep(PAUSE * 2**attempt)
             closed = isinstance(error, ResponseError) and error.code == ResponseCode.NO_PERMISSION
             if closed:

@@ -353,12 +353,28 @@ class Advance:
             and bound.by_master
             and self._renewal.ends_before(queue, bound.offset, begin[queue])
         }
+        self._look_again(begin, back)
         news = {queue for queue, bound in bounds.items() if bound.offset > begin.get(queue, 0)}
         made_anew = self._renewal.made_anew(begin, news | back, as_of)
         if unknown := self._renewal.unknown & (news | back) & self._seen.keys():
             one = min(unknown)
             raise ConnectFailed(f"the broker {one.broker_name} of {one.topic} does not tell its oldest messages")
         return back, made_anew
+
+    def _look_again(self, begin: Offsets, back: Collection[MessageQueue]) -> None:
+        """Ask once more where queues end that have not what they had, by a route of this moment.
+
+        One that is seconds old may name the leader of before, which has come back behind the next one.
+
+        :raises ConnectFailed: it was that one.
+        """
+        for queue in back:
+            self._brokers.forget(queue)
+        ends = self._brokers.max_offsets(sorted(back)) if back else {}
+        for queue in sorted(back):
+            bound = ends.get(queue)
+            if bound is None or not bound.by_master or not self._renewal.ends_before(queue, bound.offset, begin[queue]):
+                raise ConnectFailed(f"{queue}: another broker leads by now, and is asked where it ends")
 
     def _looked_at(self, bounds: Mapping[MessageQueue, Bound]) -> dict[MessageQueue, Bound]:
         """Where queues end, of the ones whose oldest messages are known now.

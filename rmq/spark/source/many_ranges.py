@@ -62,6 +62,7 @@ def _ask(brokers: Brokers, ranges: Iterable[Range], how: Pulling) -> dict[Range,
             answers = brokers.link(address).ask_all(commands, CALL_SECONDS)
         except TransportError as error:
             brokers.notices.warn(str(error))
+            brokers.suspect(group[0].queue)
             continue
         found.update(zip(group, answers, strict=True))
     return found

@@ -321,7 +321,7 @@ class _Puller:
             self._still_since = self._waiting_since
         if self._brokers.dial.monotonic() - self._still_since >= self._how.patience:
             raise why
-        self._brokers.forget(self._queue)
+        self._brokers.suspect(self._queue)
         self._brokers.dial.sleep(PAUSE)
         self._link, self._holder = None, 0
 

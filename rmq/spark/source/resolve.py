@@ -177,7 +177,7 @@ def store_time(brokers: Brokers, group: str, queue: MessageQueue, offset: int) -
         except RMQError as error:
             if not error.retriable or brokers.dial.monotonic() >= until:
                 raise
-        brokers.forget(queue)
+        brokers.suspect(queue)
         brokers.dial.sleep(0.2)
 
 

@@ -11,6 +11,7 @@ from rmq.protocol.codes import Language, RequestCode, ResponseCode
 from rmq.protocol.command import Command
 from rmq.protocol.errors import ClientError, ConnectFailed
 from rmq.protocol.message import decode_record
+from rmq.runtime.dial import Wire
 from rmq.spark.cluster.brokers import Brokers
 from rmq.spark.options.checked import SinkOptions
 from rmq.spark.sink.rows import RowRefused, Rows
@@ -191,3 +192,29 @@ def test_a_broker_that_limits_its_senders_is_tried_again(cluster: MemoryCluster)
 
     cluster._store = store  # type: ignore[method-assign]
     assert Task(cluster).write({"value": ["a"]}) == 1
+
+
+@pytest.mark.parametrize("dead", [True, False])
+def test_a_name_server_that_has_not_heard_of_the_next_leader_fails_no_write(cluster: MemoryCluster, dead: bool) -> None:
+    """It is cut off from the group, and names the old one for minutes, which is gone, or follows."""
+    leader, next_leader, behind = cluster.broker, MemoryBroker("broker-a", number=1), MemoryCluster()
+    next_leader.queues = leader.queues
+    behind.topics, behind.brokers = cluster.topics, [MemoryBroker("broker-a"), MemoryBroker("broker-a", number=1)]
+    leader.up = not dead
+    leader.number, next_leader.number = 1, 0
+    cluster.brokers = [next_leader, leader]
+    plain_connect, plain_store = cluster.connect, cluster._store
+
+    def connect(host: str, port: int, timeout: float, *more: Any) -> Wire:
+        return behind.connect("10.0.0.1", port, timeout) if host == "10.0.0.2" else plain_connect(host, port, timeout)
+
+    def store(broker: MemoryBroker, request: Command, *more: Any) -> Command:
+        if broker is leader:
+            return request.reply(ResponseCode.SERVICE_NOT_AVAILABLE, "a slave takes no messages")
+        return plain_store(broker, request, *more)
+
+    cluster.connect, cluster._store = connect, store  # type: ignore[method-assign]
+    since = cluster.now
+    assert Task(cluster, nameServer=f"10.0.0.2:9876;{NAMESRV}").write({"value": ["a", "b"]}) == 2
+    assert cluster.now - since < 2
+    assert len([record for queue in next_leader.queues.values() for record in queue.records]) == 2

@@ -110,6 +110,37 @@ def test_a_slave_that_keeps_messages_longer_is_no_other_topic(cluster: MemoryClu
     assert places(one.latest(end)) == [27]
 
 
+@pytest.mark.parametrize("kept", [0, 12])
+@pytest.mark.parametrize("noticed", [True, False])
+def test_a_leader_that_has_come_back_behind_the_next_one_has_lost_nothing(
+    cluster: MemoryCluster, kept: int, noticed: bool
+) -> None:
+    """Killed and started again within the seconds that a route is kept: without its disk, or behind what it had."""
+    cluster.put("t", count=20)
+    leader, next_leader = cluster.broker, MemoryBroker("broker-a", number=1)
+    queue = next_leader.queues["t", 0] = leader.queues["t", 0]
+    cluster.brokers.append(next_leader)
+    one = stream(cluster)
+    end = one.latest(one.initial())
+    assert places(end) == [20]
+    was_open = [True] if noticed else []
+
+    def before(broker: MemoryBroker, request: Command) -> None:
+        if broker is leader and was_open:
+            was_open.clear()
+            raise ConnectionResetError
+
+    cluster.before = before
+    leader.queues["t", 0] = MemoryQueue(queue.records[:kept], queue.times[:kept])
+    leader.number, next_leader.number = 1, 0
+    cluster.brokers.reverse()
+    cluster.put("t", count=3)
+    cluster.now += 1
+    if not noticed:
+        assert one.latest(end) is end
+    assert places(one.latest(end)) == [23]
+
+
 # -- Trigger.AvailableNow reads what was there when it began ----------------------------------------------------------
 
 

@@ -180,6 +180,38 @@ def test_a_leader_that_was_deposed_ends_nothing(cluster: MemoryCluster) -> None:
     assert cluster.now - since < 4
 
 
+@pytest.mark.parametrize("dead", [True, False])
+def test_a_name_server_that_has_not_heard_of_the_next_leader_is_not_believed(
+    cluster: MemoryCluster, dead: bool
+) -> None:
+    """It is cut off from the group, and names the old one for minutes, which is gone, or follows."""
+    cluster.put("t", count=60)
+    next_leader, behind = with_slave(cluster), MemoryCluster()
+    leader = cluster.broker
+    behind.topics = cluster.topics
+    behind.brokers = [MemoryBroker("broker-a"), MemoryBroker("broker-a", number=1)]
+    leader.up = not dead
+    leader.number, next_leader.number = 1, 0
+    brokers = connected(cluster, OTHER, NAMESRV)
+    plain_connect, plain_pull, since = cluster.connect, cluster._code_11, cluster.now
+
+    def connect(host: str, port: int, timeout: float, *more: Any) -> Wire:
+        return behind.connect("10.0.0.1", port, timeout) if host == "10.0.0.2" else plain_connect(host, port, timeout)
+
+    def pull(broker: MemoryBroker, request: Command, ext: dict[str, str | None]) -> Command:
+        reply = plain_pull(broker, request, ext)
+        if broker is leader:
+            assert reply.ext is not None
+            reply.code, reply.remark, reply.body = ResponseCode.PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE", b""
+            reply.ext["nextBeginOffset"] = ext["queueOffset"]
+        return reply
+
+    cluster.connect, cluster._code_11 = connect, pull  # type: ignore[method-assign]
+    chunks = pull_range(brokers, Range(QUEUE, 0, 60), Pulling("g"))
+    assert sum(len(chunk.starts) for chunk in chunks) == 60
+    assert cluster.now - since < 2
+
+
 @pytest.mark.parametrize("code", [ResponseCode.SYSTEM_ERROR, ResponseCode.INVALID_PARAMETER])
 def test_a_queue_that_the_topic_has_no_more_is_a_loss(cluster: MemoryCluster, code: ResponseCode) -> None:
     """readQueueNums made smaller under an open batch: without saying so the batch could never end."""
