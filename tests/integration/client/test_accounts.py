@@ -30,6 +30,7 @@ from rmq.cli.mqadmin.failures import DENIED
 from rmq.protocol.errors import ConfigError
 from rmq.testing.cluster import Cluster
 from tests.support.accounts import SECRET, home
+from tests.support.daemons import PATIENCE
 from tests.support.virtual import eventually
 
 OWNER: Any = {"access_key": "owner-of-T", "secret_key": SECRET}
@@ -67,9 +68,9 @@ async def test_all_that_clients_do_is_signed(cluster: Cluster) -> None:
         await producer.send_async(Message("T", b"four"))
         await producer.send_oneway(Message("T", b"five"))
         await transactions.send_in_transaction(Message("T", b"six"), lambda _: TransactionState.COMMIT)
-        await transactions.send_in_transaction(Message("T", b"seven"), lambda _: TransactionState.UNKNOWN)
-        await eventually(lambda: len(seen) == 7, within=30)
-        assert len(asked) == 1
+        unknown = await transactions.send_in_transaction(Message("T", b"seven"), lambda _: TransactionState.UNKNOWN)
+        await eventually(lambda: len(seen) == 7, within=PATIENCE)
+        assert unknown.msg_id in asked  # on a busy machine of the other one, too, while its end is under way
     async with PullConsumer("G", **how) as puller, LitePullConsumer("G", **how) as lite:
         [queue] = await puller.fetch_subscribe_message_queues("T")
         assert await puller.fetch_consume_offset(queue, from_store=True) == 7
@@ -92,11 +93,11 @@ async def test_who_may_not_is_told_at_once_and_no_other_broker_is_tried(
 ) -> None:
     """Field case B109."""
     loop = asyncio.get_running_loop()
-    async with Producer("p", namesrv=cluster.namesrv_addr, send_msg_timeout=30, **account) as producer:
+    async with Producer("p", namesrv=cluster.namesrv_addr, send_msg_timeout=3 * PATIENCE, **account) as producer:
         began = loop.time()
         with pytest.raises(AccessDenied, match=said) as refused:
             await producer.send(Message("T", b"x"))
-        assert loop.time() - began < 5
+        assert loop.time() - began < PATIENCE
         assert (refused.value.retriable, refused.value.topic, refused.value.address) == (
             False,
             "T",

@@ -18,6 +18,7 @@ from rmq.aio import (
     TransactionState,
 )
 from rmq.testing.cluster import BlockingCluster
+from tests.support.daemons import PATIENCE
 from tests.support.scenes.client import Scene, as_plain, scene
 from tests.support.virtual import eventually, in_virtual_time
 
@@ -221,11 +222,12 @@ def test_from_threads(tmp_path: Any) -> None:
                 result = producer.send_in_transaction(Message("T", key, keys=key), local)
                 assert result.ok
             with consumer:
-                assert both.wait(30)
+                assert both.wait(PATIENCE)
     assert got == {"committed", "unknown"}
     assert set(here) == {threading.current_thread().name}
-    assert [key for key, _ in checks] == ["unknown"]
-    assert checks[0][1].startswith("rmq-check-tg")
+    # On a busy machine the other one, too, while its end is under way.
+    assert "unknown" in [key for key, _ in checks]
+    assert all(thread.startswith("rmq-check-tg") for _, thread in checks)
 
 
 @in_virtual_time
