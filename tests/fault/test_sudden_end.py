@@ -13,7 +13,7 @@ from rmq.protocol.codes import RequestCode
 from rmq.protocol.command import Command
 from rmq.protocol.frame import encode
 from rmq.runtime import patience
-from tests.support.daemons import environment, running
+from tests.support.daemons import PATIENCE, environment, running
 from tests.support.peers.ports import free_port
 
 
@@ -28,7 +28,7 @@ async def test_connections_end_as_the_process_does(number: signal.Signals, tls: 
     async with running("mqnamesrv", env=environment(tmp_path, RMQ_LISTEN_PORT=str(port))) as daemon:
         reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
         writer.write(encode(Command(RequestCode.GET_BROKER_CLUSTER_INFO)))
-        async with patience.timeout(20):
+        async with patience.timeout(PATIENCE):
             assert await reader.read(4)
             reading = asyncio.ensure_future(reader.read())
             await daemon.stop(number)

@@ -17,6 +17,7 @@ from rmq.protocol import fastjson
 from rmq.protocol.command import Command
 from rmq.runtime.world import Offload, World
 from rmq.testing.cluster import Cluster
+from tests.support.daemons import PATIENCE
 from tests.support.raw_peer import RawPeer, pull, send
 
 T = TypeVar("T")
@@ -150,7 +151,7 @@ async def test_a_flush_that_does_not_end(tmp_path: Path) -> None:
             await slow.running.wait()
             table = await runtime(peer)
             assert table["sendThreadPoolQueueSize"] == "3"
-            async with asyncio.timeout(30):  # the oldest of them waits longer with every look
+            async with asyncio.timeout(PATIENCE):  # the oldest of them waits longer with every look
                 while int((await runtime(peer))["sendThreadPoolQueueHeadWaitTimeMills"]) < 20:
                     continue
             owed = [conn.owed_bytes for conn in cluster.brokers[0].server.connections]

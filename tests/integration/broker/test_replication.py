@@ -16,12 +16,13 @@ from rmq.broker.store.log.gate import Gate
 from rmq.broker.store.store import Store
 from rmq.runtime.loop import loop_factory
 from rmq.runtime.world import World
+from tests.support.daemons import PATIENCE
 from tests.support.scenes.replication import SIZE, fill, log_bytes
 from tests.support.scenes.store import opened, put, small
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 

@@ -13,10 +13,10 @@ from rmq.client.message import Message
 from rmq.remoting.certificates import client_context
 from rmq.testing.cluster import Cluster
 from tests.support.certificates import Certificate, make_certificate
+from tests.support.daemons import PATIENCE
 from tests.support.peers.ports import free_port
 from tests.support.virtual import eventually
 
-PATIENCE = 20.0
 SECRET = b"not for everybody"
 
 

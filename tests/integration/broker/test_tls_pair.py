@@ -15,10 +15,9 @@ from rmq.broker.replication.wire import report
 from rmq.remoting.certificates import client_context
 from rmq.testing.cluster import Cluster
 from tests.support.certificates import make_certificate
+from tests.support.daemons import PATIENCE
 from tests.support.scenes.replication import fill, log_bytes
 from tests.support.virtual import eventually
-
-PATIENCE = 20.0
 
 
 def refused(broker: BrokerApp) -> dict[Why, int]:

@@ -12,6 +12,7 @@ import pytest
 from rmq.aio import AdminClient, ClientError, Message, MessageExt, MessageQueue, Producer, PushConsumer
 from rmq.testing.cluster import Cluster
 from tests.integration.cli.test_mqadmin import Admin
+from tests.support.daemons import PATIENCE
 
 FIRST = "CONSUME_FROM_FIRST_OFFSET"
 
@@ -46,7 +47,7 @@ def member(cluster: Cluster, topic: str = "T", expression: str = "*", **how: obj
 async def consume(cluster: Cluster, count: int) -> list[str]:
     """What a member gets until there are ``count``; its offsets are stored when it has left."""
     consumer, got = member(cluster)
-    async with consumer, asyncio.timeout(30):
+    async with consumer, asyncio.timeout(PATIENCE):
         while len(got) < count:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     return got
@@ -92,11 +93,11 @@ async def test_b018_it_is_said_what_was_done_with_each_queue(admin: Admin) -> No
     assert await stored(admin) == dict.fromkeys(range(4), 10)
     consumer, got = member(admin.cluster)
     async with consumer:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while sum(queue.topic == "T" for queue in consumer.assignment) < 4:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         assert {row["clients"] for row in await admin.json(*reset, "2020-01-01#00:00:00:000")} == {1}
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while len(got) < 40:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
     assert await stored(admin) == dict.fromkeys(range(4), 10)

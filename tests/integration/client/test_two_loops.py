@@ -82,7 +82,7 @@ def test_another_loop_than_its_own(cluster: BlockingCluster, kind: str) -> None:
     client = make(cluster.namesrv_addr)
 
     async def in_time(waited: Awaitable[object]) -> object:
-        return await asyncio.wait_for(waited, 10)
+        return await asyncio.wait_for(waited, PATIENCE)
 
     def elsewhere(call: Use) -> None:
         with asyncio.Runner() as other, pytest.raises(ClientError, match="was started on another event loop"):

@@ -16,6 +16,7 @@ from rmq.integrations.openmessaging import (
     messaging_access_point,
 )
 from rmq.testing.simcluster import BlockingSimCluster
+from tests.support.daemons import PATIENCE
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def test_a_message_comes_with_its_headers(rmq_cluster: BlockingSimCluster, place
         message.put_sys_headers("SEARCH_KEYS", "k1").put_user_headers("number", 7).put_user_headers("share", 0.5)
         sent = producer.send(message)
         assert message.sys_headers["MESSAGE_ID"] == sent.message_id
-        later = producer.send_async(producer.create_bytes_message("T", b"two")).result(10)
+        later = producer.send_async(producer.create_bytes_message("T", b"two")).result(PATIENCE)
         producer.send_oneway(producer.create_bytes_message("T", b"three"))
         with place.create_pull_consumer(GROUP) as consumer:
             consumer.attach_queue("T")

@@ -15,6 +15,7 @@ from rmq.broker.raft.peers import Peers
 from rmq.broker.settings import BrokerSettings
 from rmq.config.sources import environment_name
 from rmq.namesrv.settings import NamesrvSettings
+from tests.support.daemons import PATIENCE
 
 ROOT = Path(__file__).parents[3]
 UNITS = sorted((ROOT / "conf" / "systemd").iterdir())
@@ -86,7 +87,7 @@ def test_the_number_of_a_pod_says_what_it_is(tmp_path: Path, pod: str, identity:
     script = container["args"][0].replace("exec mqbroker -c /etc/rmq/broker.properties", "env")
     ran = subprocess.run(
         [*container["command"], script], env={"HOSTNAME": pod, "NAMESPACE": "mq", "PATH": "/usr/bin:/bin"},
-        capture_output=True, text=True, check=True, timeout=10,
+        capture_output=True, text=True, check=True, timeout=PATIENCE,
     )  # fmt: skip
     said = dict(line.split("=", 1) for line in ran.stdout.splitlines() if line.startswith("RMQ_"))
     assert said["RMQ_BROKER_ID"] == identity
@@ -114,7 +115,7 @@ def test_the_number_of_a_pod_says_which_member_it_is(tmp_path: Path) -> None:
         pod = f"group-a-{number}"
         ran = subprocess.run(
             [*container["command"], script], env={"HOSTNAME": pod, "NAMESPACE": "mq", "PATH": "/usr/bin:/bin"},
-            capture_output=True, text=True, check=True, timeout=10,
+            capture_output=True, text=True, check=True, timeout=PATIENCE,
         )  # fmt: skip
         said = dict(line.split("=", 1) for line in ran.stdout.splitlines() if line.startswith("RMQ_"))
         assert set(said) <= variables(BrokerSettings)

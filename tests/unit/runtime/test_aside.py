@@ -13,8 +13,8 @@ import pytest
 from rmq.runtime import aside
 from rmq.runtime.aside import finish_records, logger
 from rmq.runtime.thread_bridge import ThreadBridge
+from tests.support.daemons import PATIENCE
 
-PATIENCE = 20.0
 log = logger("rmq.test.aside")
 
 

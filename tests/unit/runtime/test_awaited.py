@@ -17,6 +17,7 @@ from weakref import WeakSet
 import pytest
 
 from rmq.runtime.awaited import Awaited, Begins, Together, gives_coroutines
+from tests.support.daemons import PATIENCE
 from tests.support.loops import factories, run_on
 from tests.support.virtual import in_virtual_time
 
@@ -201,7 +202,7 @@ def test_every_function_of_asyncio_takes_it(loop: str) -> None:
         await turns()
 
         def on_a_thread() -> object:
-            return asyncio.run_coroutine_threadsafe(later(8), here).result(10.0)
+            return asyncio.run_coroutine_threadsafe(later(8), here).result(PATIENCE)
 
         assert await asyncio.to_thread(on_a_thread) == 8
         held = Later(together)

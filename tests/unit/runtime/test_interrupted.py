@@ -20,8 +20,7 @@ from rmq.runtime import thread_bridge as module
 from rmq.runtime.bridge import Waiter
 from rmq.runtime.pool import Post
 from rmq.runtime.thread_bridge import ThreadBridge
-
-PATIENCE = 20.0
+from tests.support.daemons import PATIENCE
 
 
 @pytest.fixture(name="made")
