@@ -333,7 +333,7 @@ class Dispatcher:
             queue.tail += BLANK_ENTRY * gap
             entries += gap
         code = claim.tags_code
-        if self._queues.unit_code is not None:
+        if self._queues.unit_code is not None and claim.own:  # as an append, and Java
             code = self._queues.unit_code(queue, code, claim.store_timestamp, claim.properties)
         queue.tail += new if code == claim.tags_code else _entry(claim.offset, claim.size, code)
         queue.next = claim.number + 1

@@ -17,7 +17,8 @@ from rmq.broker.store.queues.files import FileKey
 from rmq.broker.store.queues.queues import QueueTable
 from rmq.broker.store.refusal import SPOILT, told
 from rmq.broker.store.settings import StoreSettings
-from rmq.broker.store.state import ENTRY, ENTRY_SIZE, Put, Queue
+from rmq.broker.store.state import ENTRY, ENTRY_SIZE, PLACE, Put, Queue
+from rmq.protocol.names import is_lmq
 from rmq.runtime.world import Offload, World
 
 __all__ = ["BitMap", "ExtQueueTable", "ExtUnits", "UnitReader", "queue_table"]
@@ -179,6 +180,11 @@ class ExtQueueTable(QueueTable):
         log.info(
             "%s: entries from %d on are built anew for their units", directory, first.start // ENTRY_SIZE + first.number
         )
+        if is_lmq(queue.topic):
+            # No sum of sizes tells where these are lacking: the start has to look at the log from there on.
+            (data,) = await self._offload(self.disk.read_files, [(directory, first.start)])
+            offset, _ = PLACE.unpack_from(data, first.number * ENTRY_SIZE)
+            self.light_lack_from = min(offset, offset if self.light_lack_from is None else self.light_lack_from)
         await self._offload(self.disk.remove_files, [(directory, start) for start in starts if start > first.start])
         await self._offload(self.disk.cut, (directory, first.start), first.number * ENTRY_SIZE)
 

@@ -44,8 +44,9 @@ class QueueTable:
         self.full: dict[Queue, str] = {}
         #: Called with a queue that came into ``full`` or left it.
         self.on_full: list[Callable[[Queue], None]] = []
-        #: Light message queues among the queues.
+        #: Light message queues among the queues; and where in the log what a start has taken away from them begins.
         self.lmq_count = 0
+        self.light_lack_from: int | None = None
         #: How often entries were taken away from behind, or with their queue: what was read of them is void.
         self.cuts = 0
         #: Indexes that nobody is to get again, for their messages are lost: first, and behind the last.

@@ -72,6 +72,7 @@ class Checking:
         self._found = found
         self._segment = segment_size(disk.log.file_size)
         self._light = light
+        self._queues = disk.queues
 
     async def run(self, files: list[LogFile], loader: QueueLoader) -> Checked:
         """Check what has to be checked.
@@ -86,7 +87,8 @@ class Checking:
     async def _check_forced(self, files: list[LogFile], loader: QueueLoader) -> Checked | None:
         """Check what is behind that which was forced to disk in this boot; None: that cannot be believed."""
         since = await self._extent.sure_until(files, loader.covered)
-        if since is None:
+        lack = self._queues.light_lack_from
+        if since is None or (lack is not None and lack < since[0]):
             return None
         start, segment = since
         self._found.checked_from = start
@@ -105,7 +107,10 @@ class Checking:
         """Check whole files, back to the first that queues do not cover."""
         first = await self._extent.first_to_check(files)
         unsure = files[first].start
-        wrong = await self._extent.first_wrong(files[:first], loader.covered)
+        lacking = self._lacking(files, first)
+        wrong = await self._extent.first_wrong(files[:lacking], loader.covered)
+        if wrong is None and lacking < first:
+            wrong = lacking
         if wrong is not None:
             first = wrong
         while True:
@@ -118,6 +123,15 @@ class Checking:
             if sums.there or not first:
                 return Checked(reader, sums, start, fill, in_doubt=-1)
             first -= 1
+
+    def _lacking(self, files: list[LogFile], first: int) -> int:
+        """The file that holds the first record that light message queues are known to lack, if it is before ``first``."""
+        lack = self._queues.light_lack_from
+        if lack is None:
+            return first
+        return min(
+            [first, *(at for at, file in enumerate(files) if file.start <= lack < file.start + self._log.file_size)]
+        )
 
     async def _scan(self, reader: LogReader, start: int, stop: int, *, fill: bool) -> Tally:
         """Check records, and add up good ones.

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
+from rmq.broker.store.dispatcher import Dispatcher
 from rmq.broker.store.queues.files import BLANK_ENTRY, QueueDisk
 from rmq.broker.store.queues.multi_dispatch import Copy, MultiDispatch
+from rmq.broker.store.queues.sequence import Claim
 from rmq.broker.store.state import Put, Queue
 from rmq.broker.store.store import Store
 from rmq.protocol import properties
@@ -234,6 +236,53 @@ def test_lost_queues_come_back_from_the_log(lost: str, clean: bool) -> None:
         await store.stop()
 
     run(main())
+
+
+async def sends(store: Store, count: int) -> None:
+    queue = store.queues.get_or_create("T", 0)
+    for _ in range(count):
+        store.append([to(queue, "%LMQ%a", bytes(200))])
+    await store.stop()
+
+
+def crashed(machine: SimNode) -> None:
+    machine.world.files.write_atomic("/store/abort", b"", backup=False)
+
+
+@pytest.mark.parametrize("with_units", [False, True])
+def test_light_queues_are_whole_after_a_crash_whether_a_start_has_given_them_units(
+    monkeypatch: pytest.MonkeyPatch, with_units: bool
+) -> None:
+    """An append gives units to the message's own queue alone. A start of an earlier release gave them to all."""
+
+    async def main() -> None:
+        changes = {"ext_enable": True, "ext_file_size": 4096}
+        machine, store, _ = await fresh(**changes)
+        await sends(store, 20)
+        crashed(machine)
+        machine.world.files.unlink("/store/consumequeue/%LMQ%a/0/" + "0" * 20)
+        with monkeypatch.context() as patch:
+            if with_units:
+                patch.setattr(Dispatcher, "_place", place_with_units)
+            store, _ = await again(machine, **changes)
+        await sends(store, 300)
+        assert machine.world.files.exists("/store/consumequeue_ext/%LMQ%a") == with_units
+        assert len(machine.world.files.list("/store/commitlog")) > 5, "more than is checked of the log"
+        crashed(machine)
+        store, found = await again(machine, **changes)
+        assert found["%LMQ%a"] == found["T"]
+        assert len(found["T"]) == 320
+        await store.stop()
+
+    run(main())
+
+
+_place = Dispatcher._place
+
+
+async def place_with_units(dispatcher: Dispatcher, queue: Queue, claim: Claim) -> None:
+    """As the release before."""
+    await _place(dispatcher, queue, claim._replace(own=True))
 
 
 def test_light_queues_stay_while_multi_dispatch_is_off() -> None:
