@@ -16,6 +16,7 @@ from rmq.aio import Message, MessageExt, TransactionProducer, TransactionState
 from rmq.broker.store.care.retention import Retention
 from rmq.broker.store.log.group_durability import GroupDurability
 from rmq.broker.store.state import Queue
+from rmq.broker.transaction.check import TransactionCheck
 from rmq.protocol.message import decode_records
 from rmq.protocol.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from tests.support.raft.brokers import GroupCluster
@@ -142,6 +143,18 @@ def _shown(topic: str) -> Callable[[pytest.MonkeyPatch], None]:
     return plant
 
 
+def asked_at_once(patch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for what is shown too early."""
+
+    async def ask_all(self: TransactionCheck) -> None:
+        for conn, question in self._questions:
+            conn.oneway(question)
+        self._questions = []
+
+    _shown(HALF_TOPIC)(patch)
+    patch.setattr(TransactionCheck, "_ask_all", ask_all)
+
+
 def any_file_goes(patch: pytest.MonkeyPatch) -> None:
     """Retention asks how old a file is, and not whether the group has it."""
     patch.setattr(Retention, "_is_shown", lambda self, file: True)
@@ -150,7 +163,7 @@ def any_file_goes(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("plant", "seen"),
     [
-        (_shown(HALF_TOPIC), "asked about a secret"), (_shown(SCHEDULE_TOPIC), "by level' is there 2 times"),
+        (asked_at_once, "asked about a secret"), (_shown(SCHEDULE_TOPIC), "by level' is there 2 times"),
         (_shown(TIMER_TOPIC), "by time' is there 2 times"), (any_file_goes, "deleted what is not committed"),
     ],
     ids=["half", "level", "time", "file"],

@@ -12,6 +12,7 @@ whichever copy an end names (field case B058). A half that nobody could be asked
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import logging
 from collections import deque
@@ -23,7 +24,7 @@ from rmq.broker.store.state import ENTRY, ENTRY_SIZE, Put, Queue, Span
 from rmq.broker.transaction.halves import CHECK_GROUP, DISCARD_TOPIC
 from rmq.protocol.codes import RequestCode
 from rmq.protocol.command import Command
-from rmq.protocol.errors import ProtocolError, StoreError
+from rmq.protocol.errors import ProtocolError, StoreError, TransportError
 from rmq.protocol.headers.transaction import CheckTransactionStateRequest
 from rmq.protocol.ids import offset_msg_id
 from rmq.protocol.message import MessageRecord, decode_record, encode_record
@@ -54,6 +55,8 @@ _Numbered = tuple[int, MessageRecord | OSError | None]
 _SLICE = 32
 _SLICE_BYTES = 64 << 10
 _PASS_SECONDS = 60.0
+#: Seconds between two looks whether the group, or the disk, has what a pass has stored.
+_LOOK = 0.01
 #: How often progress is looked at, seconds, and how much of it is remembered until it is on disk.
 _NOTE_SECONDS = 5.0
 _MOST_AHEAD = 4096
@@ -143,6 +146,9 @@ class TransactionCheck:
         self._ahead: deque[tuple[int, int, int]] = deque()
         #: Halves settled by an append that a crash has torn: their op records are still to be written.
         self._owed: list[int] = []
+        #: Whom to ask what, when the log may be seen up to this offset.
+        self._questions: list[tuple[Conn, Command]] = []
+        self._stored_to = 0
         #: End of the half queue at the last pass.
         self._seen = 0
         self._turn = 0
@@ -396,7 +402,9 @@ class TransactionCheck:
                 continue
             records = await self._records(half, index, end)
             index += max(1, len(records))
-            if not self._slice(records, seen, counted):
+            go_on = self._slice(records, seen, counted)
+            await self._ask_all()
+            if not go_on:
                 break
             await asyncio.sleep(0)
         counted.report()
@@ -460,7 +468,7 @@ class TransactionCheck:
         )
 
     def _ask(self, index: int, record: MessageRecord, counted: _Counts) -> None:
-        """Store a half anew with one more check counted, and ask some member of the producer group about it."""
+        """Store a half anew with one more check counted; some member of the producer group is to be asked about it."""
         group = record.properties.get("PGROUP", "")
         conn = self._member(group, publish_topic(record.properties.get("REAL_TOPIC", "")), record.born_host)
         if conn is None:
@@ -476,8 +484,20 @@ class TransactionCheck:
         copy, physical = span.offsets[0]
         self._copies[root] = copy
         self._mark([index])
-        conn.oneway(self._question(record, table, copy, physical))
+        self._questions.append((conn, self._question(record, table, copy, physical)))
+        self._stored_to = span.end
         counted.asked += 1
+
+    async def _ask_all(self) -> None:
+        """Ask about the newest copies once they may be seen: an end that names one before that would be refused."""
+        questions, self._questions = self._questions, []
+        while questions and self._store.durability.visible < self._stored_to:
+            if self._store.log.gate:
+                return  # the next pass asks, here or at another broker
+            await asyncio.sleep(_LOOK)
+        for conn, question in questions:
+            with contextlib.suppress(TransportError):  # the next pass asks somebody else
+                conn.oneway(question)
 
     def _member(self, group: str, need: Need, born_host: tuple[str, int]) -> Conn | None:
         """Whom to ask: the connection the half came by, else its machine, else the members in turn (B062).

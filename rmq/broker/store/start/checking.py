@@ -125,7 +125,7 @@ class Checking:
             first -= 1
 
     def _lacking(self, files: list[LogFile], first: int) -> int:
-        """The file that holds the first record that light message queues are known to lack, if it is before ``first``."""
+        """The file with the first record that light message queues are known to lack; ``first`` if that is before it."""
         lack = self._queues.light_lack_from
         if lack is None:
             return first

@@ -19,7 +19,7 @@ from rmq.protocol.errors import ResponseError
 from rmq.protocol.names import HALF_TOPIC, OP_HALF_TOPIC
 from rmq.protocol.permissions import publish_topic
 from rmq.testing.simloop import run
-from rmq.testing.simworld import Simulation
+from rmq.testing.simworld import SimOffload, Simulation
 from tests.support.scenes.transactions import COMMIT, ROLLBACK, Half, TransactionBroker, in_a_broker
 
 
@@ -272,6 +272,23 @@ def test_members_are_asked_in_turn_when_the_sender_is_gone() -> None:
         assert [len(member.checks) for member in members] == [3, 3, 3]
 
     in_a_broker(check)
+
+
+def test_nobody_is_asked_before_what_he_answers_counts() -> None:
+    """An end that names a copy which nobody may see yet is refused, and who answers at once answered in vain."""
+
+    async def check(broker: TransactionBroker) -> None:
+        offload = broker.node.world.offload
+        assert isinstance(offload, SimOffload)
+        offload.delay = 0.03
+        producer = broker.producer(answer=COMMIT)
+        for number in range(100):
+            broker.send(str(number), producer)
+        await asyncio.sleep(4)
+        assert set(producer.numbers()) == {"1"}
+        assert sorted(await broker.delivered(), key=int) == [str(number) for number in range(100)]
+
+    in_a_broker(check, flush_disk_type="SYNC_FLUSH")
 
 
 def test_a_half_that_nobody_can_be_asked_about_stays_where_it_is(caplog: pytest.LogCaptureFixture) -> None:
