@@ -44,6 +44,8 @@ def store_command(name: str, *options: Callable[[Any], Any]) -> Callable[[Work],
                 return asyncio.run(_run(work, root, config, given, kwargs))
             except RMQError as error:
                 raise Refused(str(error)) from None
+            except BrokenPipeError:
+                raise  # who has read enough needs no line: as of every command
             except OSError as error:
                 where = f"{error.filename}: " if error.filename else ""
                 raise Refused(f"{where}{error.strerror or error}{remedy(error)}") from None

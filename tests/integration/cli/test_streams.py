@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from tests.support.golden_store import unpack
 
 pytestmark = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no disk that is always full")
 
@@ -33,3 +36,7 @@ def shell(line: str) -> tuple[int, str]:
 )
 def test_nothing_is_said_twice_and_the_code_tells(line: str, code: int, said: str) -> None:
     assert shell(line) == (code, said)
+
+
+def test_who_has_read_enough_of_a_store_is_told_nothing(tmp_path: Path) -> None:
+    assert shell(f"{{0}} store dump records -s {unpack(tmp_path)} | true") == (1, "")

@@ -95,6 +95,11 @@ class QueueCheck:
         #: (topic, queue id) -> behind its last entry.
         self.ends: dict[tuple[str, int], int] = {}
 
+    @property
+    def there(self) -> Collection[tuple[str, int]]:
+        """The queues there are; (topic, queue id)."""
+        return self._queues.keys()
+
     async def begin(self) -> None:
         """Find the queues there are."""
         store = self._store

@@ -28,6 +28,7 @@ from rmq.broker.store.stopped.metadata_check import MetadataCheck
 from rmq.broker.store.stopped.pages import read_pages
 from rmq.broker.store.stopped.queue_check import Codes, QueueCheck
 from rmq.broker.store.stopped.stopped_store import StoppedStore
+from rmq.protocol.names import is_lmq
 from rmq.protocol.record import is_blank
 
 __all__ = ["Verified", "verify"]
@@ -83,9 +84,9 @@ class _Verify:
         self._unread: list[Damage] = []
         self._add = self._found.findings.add
         self._rule = TagsRule(store.settings.delays_ms)
-        settings = store.settings
-        self._deletions = Deletions(store.world, store.root, segment_size(settings.commit_log_file_size))
-        self._dispatch = MultiDispatch(QueueTable(store.world, settings), lmq=settings.lmq, most_lmq=settings.most_lmq)
+        self._deletions = Deletions(store.world, store.root, segment_size(store.settings.commit_log_file_size))
+        #: Given once it is known which queues there are.
+        self._dispatch: MultiDispatch
 
     async def run(self) -> Verified:
         store, found = self._store, self._found
@@ -101,6 +102,10 @@ class _Verify:
         await offload(self._deletions.load)
         queues = QueueCheck(store, self._add, self._progress, self._codes)
         await queues.begin()
+        settings = store.settings
+        # Light queues have the id 0 alone, whatever the settings say that are given here, and not to the broker.
+        lmq = settings.lmq or {queue_id for topic, queue_id in queues.there if is_lmq(topic)} == {0}
+        self._dispatch = MultiDispatch(QueueTable(store.world, settings), lmq=lmq, most_lmq=settings.most_lmq)
         if store.settings.index_enable:
             index = IndexCheck(store, self._add, self._unread)
             try:

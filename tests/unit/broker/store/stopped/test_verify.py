@@ -257,6 +257,19 @@ async def test_queue_files_that_are_missing_are_told_once_beside_their_entries(t
     assert [(one.kind, one.start, one.end) for one in found if one.kind != "missing"] == [("entry", 40, 120)]
 
 
+async def test_light_queues_are_whole_whatever_the_settings_say(tmp_path: Path) -> None:
+    root = str(tmp_path / "store")
+    store = await opened(World.real(), small(root, multi_dispatch=True, lmq=True))
+    for queue_id in (0, 1, 2):
+        one = put(store.queues.get_or_create("T", queue_id), b"x")
+        store.append([one._replace(properties=b"INNER_MULTI_DISPATCH\x01%LMQ%x\x02")])
+    await store.stop()
+    for settings in (small(root), small(root, multi_dispatch=True, lmq=True)):
+        async with StoppedStore(World.real(), settings) as stopped:
+            found = await verify(stopped)
+        assert (found.findings.damages, found.entries) == ([], 6)
+
+
 async def test_what_is_no_damage_is_a_note(root: Path) -> None:
     (root / "abort").touch()
     (root / "commitlog/notes.txt").write_text("mine")
