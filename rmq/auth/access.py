@@ -40,6 +40,8 @@ class Access:
     reason: str = ""
     #: Its handler demands it (``Command.demand``).
     inside: bool = False
+    #: A broker's account may ask it for any client: it has looked at that one's permissions before it passed this on.
+    passed_on: bool = False
 
     def needs(self, header: Header | None) -> Iterator[Need]:
         """What the header names; an optional field that is absent names nothing."""
@@ -74,9 +76,9 @@ def publisher(topic: str) -> Access:
     return Access(publishes=topic)
 
 
-def member(group: str = "", topic: str = "") -> Access:
+def member(group: str = "", topic: str = "", *, passed_on: bool = False) -> Access:
     """SUB on the group and on the topic that the header names there."""
-    return Access(reads=topic, groups=group)
+    return Access(reads=topic, groups=group, passed_on=passed_on)
 
 
 _C = RequestCode

@@ -226,9 +226,14 @@ class Guard:
         :raises AuthError: no.
         """
         access: Access = self._table.get(request.code, ADMIN)
-        if access.inside or request.grant is None:
+        grant = request.grant
+        if access.inside or grant is None or (access.passed_on and self._is_brokers(grant.account)):
             return
-        request.grant.demand(*access.needs(header))
+        grant.demand(*access.needs(header))
+
+    def _is_brokers(self, key: str) -> bool:
+        account = self._rules.accounts.get(key)
+        return account is not None and account.broker
 
     def demand(self, key: str, needs: tuple[Need, ...]) -> None:
         """:raises AuthError: the account has not got one of them, or is no more."""

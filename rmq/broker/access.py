@@ -34,9 +34,14 @@ BROKER_ACCESS: AccessTable = {
     **dict.fromkeys(
         (
             _C.POP_MESSAGE, _C.ACK_MESSAGE, _C.PEEK_MESSAGE, _C.CHANGE_MESSAGE_INVISIBLETIME, _C.NOTIFICATION,
-            _C.POLLING_INFO, _C.QUERY_CONSUMER_OFFSET, _C.UPDATE_CONSUMER_OFFSET,
+            _C.POLLING_INFO,
         ),
         _MEMBER,
+    ),
+    # a member of a group that follows asks and tells its leader what clients ask and tell it
+    **dict.fromkeys(
+        (_C.QUERY_CONSUMER_OFFSET, _C.UPDATE_CONSUMER_OFFSET),
+        member(group="consumer_group", topic="topic", passed_on=True),
     ),
     _C.BATCH_ACK_MESSAGE: inside("SUB on each topic and on each group of the batch"),
     **dict.fromkeys(
@@ -65,6 +70,8 @@ BROKER_ACCESS: AccessTable = {
             _C.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, _C.GET_ALL_MESSAGE_REQUEST_MODE, _C.GET_TIMER_CHECK_POINT,
             _C.GET_TIMER_METRICS, _C.GET_BROKER_HA_STATUS, _C.EXCHANGE_BROKER_HA_INFO, _C.RESET_MASTER_FLUSH_OFFSET,
             _C.CONTROLLER_GET_METADATA_INFO,
+            # a slave asks where its master's log ends, before it takes the groups' offsets
+            _C.GET_BROKER_RUNTIME_INFO,
         ),
         BROKER,
     ),
@@ -74,7 +81,7 @@ BROKER_ACCESS: AccessTable = {
             _C.UPDATE_AND_CREATE_TOPIC, _C.UPDATE_AND_CREATE_TOPIC_LIST, _C.DELETE_TOPIC_IN_BROKER,
             _C.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, _C.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
             _C.DELETE_SUBSCRIPTIONGROUP, _C.UPDATE_AND_GET_GROUP_FORBIDDEN, _C.SET_MESSAGE_REQUEST_MODE,
-            _C.UPDATE_BROKER_CONFIG, _C.GET_BROKER_CONFIG, _C.GET_BROKER_RUNTIME_INFO, _C.VIEW_BROKER_STATS_DATA,
+            _C.UPDATE_BROKER_CONFIG, _C.GET_BROKER_CONFIG, _C.VIEW_BROKER_STATS_DATA,
             _C.GET_BROKER_CONSUME_STATS, _C.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, _C.CLEAN_EXPIRED_CONSUMEQUEUE,
             _C.CLEAN_UNUSED_TOPIC, _C.DELETE_EXPIRED_COMMITLOG, _C.RESUME_CHECK_HALF_MESSAGE,
             _C.INVOKE_BROKER_TO_RESET_OFFSET, _C.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, _C.CLONE_GROUP_OFFSET,
