@@ -7,8 +7,11 @@ import logging
 
 import pytest
 
+from rmq.broker.raft.member_addresses import MemberAddresses
+from rmq.broker.raft.peers import Peers
 from rmq.broker.raft.wire import Hello, decode, encode
 from rmq.broker.replication.wire import LARGEST_BODY, UnitDecoder, header
+from rmq.broker.settings import BrokerSettings
 from rmq.protocol.errors import ReplicationError
 from rmq.raft.messages import Append, Install, VoteRequest
 from rmq.raft.messages import Message as Word
@@ -219,6 +222,33 @@ async def test_an_address_that_is_every_machines_own_is_told(caplog: pytest.LogC
         await cluster.begin("n0", dLegerPeers=f"n0-127.0.0.1:{PORT};n1-10.0.0.4:{PORT};n2-10.0.0.5:{PORT}")
         await asyncio.sleep(1)
         assert "and 10.0.0.4, 10.0.0.5 as others: these look for it on their own machines" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("bound", "own", "told"),
+    [("127.0.0.1", "{}", True), ("0.0.0.0", "[::1]", True), ("{}", "{}", False), ("0.0.0.0", "{}", False),
+     ("::", "{}", False), ("", "{}", False)],
+)  # fmt: skip
+def test_an_address_at_which_a_member_does_not_listen_is_told(
+    bound: str, own: str, told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    @in_virtual_time
+    async def look() -> None:
+        cluster = GroupCluster(seed=11)
+        here = cluster.addresses["n0"]
+        given = {
+            "bindAddress": bound.format(here),
+            "enableDLegerCommitLog": "true",
+            "dLegerPeers": f"n0-{own.format(here)}:{PORT};n1-10.0.1.4:{PORT};n2-10.0.1.5:{PORT}",
+            "dLegerSelfId": "n0",
+        }
+        settings = BrokerSettings.from_sources(overrides=given)
+        world = cluster.simulation.nodes["n0"].world
+        await MemberAddresses(world, settings, Peers.of(settings), settings.server_tls()).warn_of_own()
+
+    look()
+    said = f"with bindAddress={bound} it does not listen there: the others do not reach it"
+    assert (said in caplog.text) == told
 
 
 @in_virtual_time

@@ -128,6 +128,19 @@ class MemberAddresses:
             log.warning(
                 "%s, which is no address of this machine: the others reach it only if that is passed on to here", where
             )
+        elif found and not self._listens_at(found):
+            log.warning(
+                "%s, and with bindAddress=%s it does not listen there: the others do not reach it; leave bindAddress "
+                "out, or name its address in dLegerPeers", where, self._settings.bind_address,
+            )  # fmt: skip
+
+    def _listens_at(self, own: list[addresses.Host]) -> bool:
+        """Whether the socket for members has one of these addresses; True where nobody knows here."""
+        try:
+            bound = addresses.host(self._settings.bind_address)
+        except ValueError:  # empty, which is every address, or a name
+            return True
+        return bound in own or (bound.is_unspecified and any(one.version <= bound.version for one in own))
 
 
 def _is_loopback(host: str) -> bool:
