@@ -24,6 +24,7 @@ from rmq.broker.raft.found import left, look, returned
 from rmq.broker.raft.group import Group
 from rmq.broker.raft.group_link import GroupLink
 from rmq.broker.raft.passing import Following, PassOn
+from rmq.broker.raft.strays import Strays
 from rmq.broker.replication.followed import regain_promoted
 from rmq.broker.replication.returning import ask_slaves
 from rmq.broker.replication.slave_service import SlaveClient
@@ -262,6 +263,7 @@ class BrokerApp:
             else None
         )
         if group is not None:
+            front.lane.give_away(Strays(world.clock, self._peers, group.view.address_of_leader, self._tasks).take)
             front.delivery.surely_leads = registration.surely_leads = group.surely_leads
             # A successor grants them, too: no queue is to have two readers.
             members.locks.may_grant = lambda: self.roles.role.leads and group.surely_leads()

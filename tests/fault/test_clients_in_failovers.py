@@ -146,6 +146,24 @@ async def test_messages_oneway_find_the_leader_after_one_that_is_killed() -> Non
 
 
 @in_virtual_time
+async def test_messages_oneway_that_come_to_the_leader_of_before_are_passed_on() -> None:
+    """It lives and follows, every connection stays, and nothing answers them until the producer looks at the route."""
+    async with GroupCluster(seed=1) as cluster, Producer("oneway", namesrv=cluster.namesrv_addr) as producer:
+        old = await cluster.led_by()
+        await producer.send(Message("Topic", b"first"))
+        driver = cluster.driver(old)
+        await eventually(driver.heir)
+        driver.transfer(driver.heir() or "")
+        for number in range(60):
+            await producer.send_oneway(Message("Topic", b"%d" % number))
+            await asyncio.sleep(0.01 if number < 40 else 0.2)
+        assert cluster.leader() != old
+        await cluster.alike()
+        bodies = await cluster.bodies(old, "Topic")
+        assert sorted(bodies) == sorted([b"first", *(b"%d" % number for number in range(60))])
+
+
+@in_virtual_time
 async def test_transactions_end_as_they_were_decided() -> None:
     """Ends get lost with the leader that was told, and the next one asks."""
     settings = {"transactionTimeOut": "1000", "transactionCheckInterval": "1000"}

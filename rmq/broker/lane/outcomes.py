@@ -14,6 +14,7 @@ from rmq.broker.kinds import FIFO, SHARDING_KEY
 from rmq.broker.lane.pressure import UnansweredSends
 from rmq.broker.store.log.append import RecordTooLarge
 from rmq.broker.store.log.durability import Answers
+from rmq.broker.store.log.gate import Gate
 from rmq.broker.store.state import Put, Span
 from rmq.broker.store.trouble import Trouble
 from rmq.protocol.codes import RequestCode, ResponseCode
@@ -62,6 +63,8 @@ class Outcomes:
         self._stats = counted.stats
         self._kinds = counted.kinds
         self._latency = counted.latency
+        #: Takes oneway sends that this broker does not, since it follows.
+        self.stray: Callable[[Command], None] | None = None
         self._trouble = Trouble(ground.world.clock, log, "appending to the commit log", "producers are told so")
 
     # -- stored ----------------------------------------------------------------------------------------------------
@@ -234,7 +237,10 @@ class Outcomes:
     def refused(self, conn: Conn, request: Command, error: ResponseError | HeaderError) -> None:
         """A send that is not admitted, and why."""
         self._stats.put_refused()
-        if not request.is_oneway:
+        if request.is_oneway:
+            if self.stray is not None and self._store.log.gate & Gate.SLAVE and _is_unavailable(error):
+                self.stray(request)
+        else:
             code, remark = (
                 (error.code, error.remark)
                 if isinstance(error, ResponseError)
@@ -282,6 +288,10 @@ class Outcomes:
 def with_sharding_key(puts: list[Put]) -> list[Put]:
     """The messages with a sharding key."""
     return [put for put in puts if SHARDING_KEY in put[2]]
+
+
+def _is_unavailable(error: Exception) -> bool:
+    return isinstance(error, ResponseError) and error.code == ResponseCode.SERVICE_NOT_AVAILABLE
 
 
 def _request(opaque: int | None) -> Command:

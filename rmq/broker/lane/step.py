@@ -111,6 +111,10 @@ class Lane:
         self.after: Callable[[], None] = ground.store.indexing.fresh.put
         self._cluster = f"CLUSTER\x01{settings.broker_cluster_name}".encode()
 
+    def give_away(self, stray: Callable[[Command], None]) -> None:
+        """Have oneway sends taken that this broker does not take, since it follows."""
+        self._outcomes.stray = stray
+
     def step(self, ready: list[Conn]) -> None:
         """Serve every frame of the ready connections."""
         self._answers.follow(self._settings)

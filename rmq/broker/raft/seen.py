@@ -61,6 +61,11 @@ class GroupView:
             return None
         return self.member.links.brokers.get(self.member.driver.leader)
 
+    def address_of_leader(self) -> str | None:
+        """The same; this member's own where it leads."""
+        leader = None if self.member is None else self.member.driver.leader
+        return None if leader is None else self.address_of(leader)
+
     def address_of(self, one: str) -> str | None:
         """What clients are told of a member; None while it was not met since the start."""
         if one == self._peers.members.me:
