@@ -23,10 +23,10 @@ class Scene:
         self.settings = BrokerSettings.from_sources(overrides=settings)
         self.flusher = SimpleNamespace(since=None)
         self.durability = SimpleNamespace(oldest=None)
-        self.failed: list[int] = []
+        self.refused: list[int] = []
         clock: Any = SimpleNamespace(monotonic=lambda: self.now)
         store: Any = SimpleNamespace(flusher=self.flusher, durability=self.durability)
-        stats: Any = SimpleNamespace(put_failed=lambda: self.failed.append(1))
+        stats: Any = SimpleNamespace(put_refused=lambda: self.refused.append(1))
         self.pressure = Pressure(clock, self.settings, store, stats)
         self.sent: list[bytes] = []
         self.written: list[bytes] = []
@@ -75,7 +75,7 @@ def test_late_sends_of_every_form_are_refused(form: Any) -> None:
     assert scene.remarks() == [
         "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, period in queue: 200ms, size of queue: 0"
     ]
-    assert len(scene.failed) == scene.pressure.refused == 1
+    assert len(scene.refused) == scene.pressure.refused == 1
 
 
 def test_a_late_oneway_send_is_dropped_in_silence() -> None:
