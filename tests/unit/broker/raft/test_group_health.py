@@ -82,6 +82,22 @@ def said(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @in_virtual_time
+async def test_the_addresses_of_the_other_members_that_are_there() -> None:
+    """Whom a member asks how far groups are, before it leads."""
+    async with GroupCluster(seed=8) as cluster:
+        leader = await cluster.led_by()
+        gone, left = (name for name in cluster.names if name != leader)
+        addresses = {name: cluster.members[name].group.view.address_of(name) for name in cluster.names}  # type: ignore
+        assert len(set(addresses.values())) == 3
+        group = cluster.members[leader].group
+        assert group is not None
+        assert sorted(group.view.addresses_there()) == sorted(str(addresses[name]) for name in (gone, left))
+        await cluster.kill(gone)
+        await eventually(lambda: group.view.addresses_there() == [addresses[left]])
+        assert group.view.address_of(gone) == addresses[gone]
+
+
+@in_virtual_time
 async def test_the_log_says_that_nobody_leads_and_not_often(caplog: pytest.LogCaptureFixture) -> None:
     async with GroupCluster(seed=12) as cluster:
         leader = await cluster.led_by()
