@@ -19,7 +19,6 @@ from rmq.broker.store.trouble import Trouble
 from rmq.protocol import addresses
 from rmq.protocol.errors import ConfigError, ReplicationError, RMQError
 from rmq.raft.messages import Append, Message
-from rmq.raft.position import Position
 from rmq.remoting.limits import Repeated
 from rmq.runtime import patience
 from rmq.runtime.tasks import TaskOwner
@@ -76,8 +75,8 @@ class Links:
         self._in: dict[Incoming, None] = {}
         self._listener: Listener | None = None
         self._refusals = Repeated(world.clock)
-        #: Of the span that was sent last: in which term, from where to where, and the sum of its bytes.
-        self._span: tuple[int, Position, Position] | None = None
+        #: Of the span that was sent or told of last: in which term, from where to where, and the sum of its bytes.
+        self._span: tuple[int, int, int] | None = None
         self._span_sum = 0
         #: Others that do not take this member, and why.
         self.refused_by: dict[str, str] = {}
@@ -131,13 +130,15 @@ class Links:
         """Of the bytes of a span, made once for all who get it."""
         if not isinstance(message, Append) or not data:
             return 0
-        span = message.term, message.before, message.after
+        span = message.term, message.before.end, message.after.end
         if span != self._span:
             self._span, self._span_sum = span, sum_of(data)
         return self._span_sum
 
     def tell(self, told: SpanTold) -> None:
         """Say the same to everybody who understands it, with the next span that it gets."""
+        span = told.told
+        self._span, self._span_sum = (told.term, span.start, span.end), span.crc  # most likely it is sent next
         unit = b""
         for one, link in self._out.items():
             if link.listens and self._is_here(one):

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from rmq.aio import Message, Producer
-from rmq.broker.raft import incoming
+from rmq.broker.raft import incoming, links
 from rmq.broker.raft.answering import Answering
 from rmq.broker.raft.driver import RaftDriver
 from rmq.broker.raft.wire import SpanTold, Word
@@ -225,6 +225,19 @@ async def test_a_leader_is_not_believed_about_what_another_has_led() -> None:
             await eventually(lambda end=end: driver._commit_log.end == end and not driver._effects)  # type: ignore[misc]
             assert len(driver._announced) == 0
             assert (driver._store.dispatcher.told.next_after(0) < end) == believed
+
+
+@in_virtual_time
+async def test_a_leader_sums_the_bytes_once_that_it_tells_of_and_sends(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with GroupCluster(seed=6) as cluster:
+        leader = await cluster.led_by()
+        await messages(cluster, "Topic", 3)
+        await cluster.alike()
+        summed: list[object] = []
+        monkeypatch.setattr(links, "sum_of", summed.append)
+        await messages(cluster, "Topic", 5)
+        await cluster.alike()
+        assert (summed, cluster.leader()) == ([], leader)
 
 
 def test_the_last_of_several_answers_is_sent() -> None:
