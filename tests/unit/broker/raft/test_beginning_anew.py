@@ -112,3 +112,15 @@ async def test_what_is_not_on_the_disk_is_not_counted_by_who_begins_anew_either(
         assert (driver.node, store.flusher.flushed < store.log.end) == (None, True)
         await eventually(lambda: driver.leader == leader, 10)
         assert store.flusher.flushed == store.log.end
+
+
+@in_virtual_time
+async def test_a_leader_that_fails_is_no_master_any_more() -> None:
+    async with GroupCluster(seed=5) as cluster:
+        leader = await cluster.led_by()
+        driver, roles = cluster.driver(leader), cluster.members[leader].roles
+        assert roles.role.name != "slave"
+        driver._fail(StoreError("the disk"))
+        assert (driver.leads, driver.leader, driver.takes_messages) == (None, None, False)
+        await eventually(lambda: roles.role.name == "slave", 0.9)
+        await cluster.led_by()
