@@ -1,7 +1,7 @@
 """What a start finds in its store of another kind of broker: the log of Java's DLedger, or a group's folder.
 
 A plain broker that begins with a member's store leaves a file ``plain`` in the folder ``raft``, one JSON object with a
-sum (:mod:`rmq.broker.raft.kept_file`): ``end``, where the log ended then. The group knows nothing of what is stored
+sum (:mod:`rmq.broker.store.kept_file`): ``end``, where the log ended then. The group knows nothing of what is stored
 behind that, and would take it back.
 """
 
@@ -10,8 +10,8 @@ from __future__ import annotations
 import logging
 import os
 
-from rmq.broker.raft import kept_file
 from rmq.broker.raft.sidecar import FOLDER
+from rmq.broker.store import kept_file
 from rmq.broker.store.refusal import unusable
 from rmq.protocol.errors import StoreError
 from rmq.runtime.world import Files

@@ -1,6 +1,6 @@
 """What a member keeps beside the log, in the folder ``raft`` of its store.
 
-Every file is small, one JSON object with a sum (:mod:`rmq.broker.raft.kept_file`), and replaced as a whole, synced::
+Every file is small, one JSON object with a sum (:mod:`rmq.broker.store.kept_file`), and replaced as a whole, synced::
 
     file      content
     vote      {"term": the highest seen, "vote": whom this member has voted for in it, or null, "returning": it has
@@ -26,8 +26,8 @@ import os
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
-from rmq.broker.raft import kept_file
 from rmq.broker.raft.met import Met
+from rmq.broker.store import kept_file
 from rmq.protocol.errors import StoreError
 from rmq.raft.position import Position
 from rmq.runtime.world import World

@@ -5,18 +5,19 @@ id and a key find nothing, and no message moves to another offset. The log itsel
 queues have left out behind a lost end of the log, are noted in ``{root}/scrub.json``, which Java does not know, so that
 a later start can tell them from entries that are missing.
 
-A list that is wrong does no harm: with it the sizes of entries do not add up, and recovery reads the log.
+A list that lacks something does no harm: with it the sizes of entries do not add up, and recovery reads the log. One
+that has changed would make blank what is good: it has a sum (:mod:`rmq.broker.store.kept_file`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 from collections.abc import Iterable
 from contextlib import aclosing
 
+from rmq.broker.store import kept_file
 from rmq.broker.store.log.commit_log import CommitLog
 from rmq.broker.store.log.reader import Damage
 from rmq.broker.store.queues.files import BLANK_ENTRY
@@ -65,7 +66,7 @@ class DamagedParts:
     def load(self) -> None:
         """Read the file; what is not there or makes no sense is as if nothing were known. Blocks."""
         try:
-            read = json.loads(self._files.read(self.path))
+            read = kept_file.decode(self._files.read(self.path))
             parts = sorted(Damage(start, end) for start, end in read["damaged"])
             position, began = read["position"], read["began"]
             left_out = [(topic, number, first, end) for topic, number, first, end in read.get("left_out", [])]
@@ -136,11 +137,10 @@ class DamagedParts:
             for first, end in ranges
             if end >= queue.min
         ]
-        text = json.dumps(
-            {"position": self.position, "began": self.began_ms, "damaged": self.parts, "left_out": self.left_out}
-        )
+        damaged = [list(part) for part in self.parts]
+        content = {"position": self.position, "began": self.began_ms, "damaged": damaged, "left_out": self.left_out}
         try:
-            await self._offload(self._files.write_atomic, self.path, text.encode())
+            await self._offload(self._files.write_atomic, self.path, kept_file.encode(content))
         except OSError as error:
             self._trouble.failed(error)
         else:

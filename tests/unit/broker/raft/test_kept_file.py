@@ -7,8 +7,8 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from rmq.broker.raft import kept_file
 from rmq.broker.raft.sidecar import Sidecar, Whose
+from rmq.broker.store import kept_file
 from rmq.protocol.errors import StoreError
 from rmq.raft.position import Position
 from rmq.testing.simworld import Simulation

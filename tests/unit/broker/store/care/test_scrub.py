@@ -394,6 +394,32 @@ def test_a_list_that_makes_no_sense_is_as_none(text: str) -> None:
     run(main())
 
 
+@pytest.mark.parametrize(("place", "digit"), [(0, "1"), (1, "9")])
+def test_a_list_that_has_changed_makes_nothing_blank_that_is_good(
+    place: int, digit: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Another digit of where damage begins or ends, and good messages beside it were as lost as the one there."""
+
+    async def main() -> None:
+        simulation, machine, store, _, offset = await damaged_later(20_000)
+        await asyncio.sleep(PASS)
+        good = len(await served(store, store.queues.get_or_create("T", 0)))
+        await store.stop()
+        text = machine.files.read("/store/scrub.json").decode()
+        [part] = json.loads(text)["damaged"]
+        number = str(part[place])
+        assert text.count(number) == 1
+        machine.files.write_atomic("/store/scrub.json", text.replace(number, digit + number[1:]).encode())
+        simulation.kill(machine)
+        store = await opened(machine.world, SETTINGS)
+        assert [damage.start for damage in store.damaged.parts] == [offset]
+        assert len(await served(store, store.queues.get_or_create("T", 0))) == good
+        assert "/store/scrub.json cannot be used (what it says is not what was written" in caplog.text
+        await store.stop()
+
+    run(main())
+
+
 def test_parts_are_merged_and_forgotten() -> None:
     machine = Simulation(46).node("a")
     known = DamagedParts(machine.world, "/store", None)  # type: ignore[arg-type]

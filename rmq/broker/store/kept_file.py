@@ -1,7 +1,8 @@
-"""A file of the folder ``raft`` as bytes: one JSON object, with a sum of what it says.
+"""A file of ours beside the log as bytes: one JSON object, with a sum of what it says.
 
-The sum is the CRC-32 of the object without it, as JSON without blanks. One changed byte would else give away a promise
-without a word: another term, another vote, another disk. Files of the release before have none, and are believed.
+The sum is the CRC-32 of the object without it, as JSON without blanks. With one changed byte a member of a group would
+else give away a promise without a word (another term, another vote, another disk), and good messages would pass for
+damaged ones. Files of the release before have none, and are believed.
 """
 
 from __future__ import annotations
