@@ -83,6 +83,50 @@ def test_a_changed_head_is_never_stored(data: bytes, place: int, step: int) -> N
     assert len(found) <= at
 
 
+@pytest.mark.parametrize("crc", [False, True])
+@pytest.mark.parametrize("step", [1, 35, 333, 1 << 20])
+@pytest.mark.parametrize(("place", "size"), [(0, 1), (3, 1), (4, 1), (28, 1), (0, 700)])
+def test_what_comes_a_second_time_costs_itself_alone(data: bytes, place: int, size: int, step: int, crc: bool) -> None:
+    """It is so on the master's disk: who asks for it again gets the same."""
+    at = records(data)[3][0]
+    changed = bytearray(data)
+    changed[at + place : at + place + size] = bytes(0xFF ^ byte for byte in data[at + place : at + place + size])
+    incoming = IncomingRecords(SIZE, crc=crc)
+    incoming.begin(0, at_record=True)
+    found = b""
+    for connection in range(2):
+        assert incoming.at == len(found)
+        incoming.begin(len(found), at_record=False)
+        try:
+            while (asked := incoming.end) < SIZE:
+                found += incoming.take(bytes(changed[asked : min(asked + step, SIZE)]))
+        except LogsDiffer:
+            assert connection == 0
+            assert len(found) <= at or place == 3
+    assert found == changed[:SIZE]
+
+
+def test_another_word_at_that_place_is_refused_again(data: bytes) -> None:
+    at = records(data)[3][0]
+    incoming = IncomingRecords(SIZE)
+    for number in range(3):
+        incoming.begin(at, at_record=True)
+        with pytest.raises(LogsDiffer):
+            incoming.take(bytes([number]) * 40 + data[at + 40 : SIZE])
+
+
+def test_where_no_record_follows_it_is_refused_in_the_end(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST_LOST", 1000)
+    incoming = IncomingRecords(SIZE)
+    with pytest.raises(LogsDiffer):
+        incoming.take(b"\xff" * 500)
+    incoming.begin(0, at_record=True)
+    for _ in range(10):
+        assert incoming.take(b"\xff" * 100) == b""
+    with pytest.raises(LogsDiffer):
+        incoming.take(b"\xff")
+
+
 @pytest.mark.parametrize("step", [1, 64, 1 << 20])
 def test_with_checksums_a_changed_body_is_never_stored(data: bytes, step: int) -> None:
     at = records(data)[2][0]

@@ -189,6 +189,34 @@ async def test_a_master_that_has_it_no_better_is_asked_once() -> None:
         assert client.status().trouble is None
 
 
+@pytest.mark.parametrize("place", [0, 3, 7], ids=["a size that none has", "a size", "a magic"])
+@in_virtual_time
+async def test_a_slave_follows_a_master_whose_log_has_a_changed_byte(place: int) -> None:
+    """That costs one message, and not all that come behind it."""
+    async with pair(ha_copy_from_first_file=True) as p:
+        await p.kill_slave(0)
+        fill(p.master, 60)
+        await p.stop_master()
+        offset = 0
+        file = p.master_node.files.open(f"/store/commitlog/{0:020d}")
+        for _ in range(20):
+            offset += int.from_bytes(file.pread(4, offset), "big")
+        file.pwrite(bytes([file.pread(1, offset + place)[0] ^ (0x40 if place == 0 else 1)]), offset + place)
+        file.close()
+        await p.start_master()
+        await p.restart_slave(0)
+        await caught_up(p)
+        await asyncio.sleep(60)
+        fill(p.master, 5, 60)
+        await caught_up(p)
+        slave = p.slaves[0]
+        assert log_bytes(slave.store) == log_bytes(p.master)
+        assert await snapshot(slave.store) == await snapshot(p.master)
+        assert [part.start for part in slave.store.damaged.parts] == [offset]
+        assert slave.client.status().trouble is None
+        assert slave.client.status().connections <= 4
+
+
 @in_virtual_time
 async def test_a_slaves_log_with_a_hole_is_not_cut_where_its_master_has_another_one() -> None:
     async with pair(ha_copy_from_first_file=True) as p:
