@@ -19,6 +19,8 @@ from rmq.aio import (
     PullConsumer,
     PushConsumer,
 )
+from rmq.cli.messages.places import Place
+from rmq.cli.messages.reading import Chosen, read
 from rmq.client.settings import PushConsumerOptions
 from tests.fault.test_clients_in_failovers import _hand_over
 from tests.support.raft.brokers import GroupCluster
@@ -238,3 +240,33 @@ async def test_an_administrator_is_not_sent_to_a_leader_that_is_dead() -> None:
             async with AdminClient(namesrv=cluster.namesrv_addr, instance_name=f"{number}") as admin:
                 assert not (await admin.topic_stats("Topic")).missing
                 assert (await admin.masters("DefaultCluster"))["group"] == heir
+
+
+@pytest.mark.parametrize("way", ["kill", "hand over"])
+@in_virtual_time
+async def test_who_follows_a_topic_on_the_command_line_goes_on_with_the_next_leader(way: str) -> None:
+    async with GroupCluster(seed=6) as cluster, PullConsumer("tools", namesrv=cluster.namesrv_addr) as reader:
+        leader = await begun(cluster)
+        found = read(cluster.world, reader, Chosen("Topic", begin=Place(offset=0), follow=True))
+        assert [(await anext(found)).body for _ in range(2)] == [b"first"] * 2
+        coming = asyncio.ensure_future(anext(found))
+        await asyncio.sleep(1)
+        if way == "kill":
+            await cluster.kill(leader)
+        else:
+            await _hand_over(cluster, leader)
+        await succeeded(cluster, leader)
+        await sent(cluster, b"second")
+        assert (await asyncio.wait_for(coming, SOON)).body == b"second"
+        await found.aclose()
+
+
+@in_virtual_time
+async def test_who_reads_a_topic_on_the_command_line_gets_all_of_it_although_its_leader_dies() -> None:
+    async with GroupCluster(seed=6) as cluster, PullConsumer("tools", namesrv=cluster.namesrv_addr) as reader:
+        leader = await begun(cluster, 100)
+        found = read(cluster.world, reader, Chosen("Topic", begin=Place(offset=0)))
+        bodies = [(await anext(found)).body]
+        await cluster.kill(leader)
+        bodies += [message.body async for message in found]
+        assert bodies == [b"first"] * 101

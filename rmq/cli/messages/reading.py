@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import deque
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import tzinfo
-from typing import Any
+from typing import Any, TypeVar
 
 from rmq.cli.messages.places import Place, resolve
 from rmq.cli.mqadmin.absent import departed
@@ -18,9 +18,10 @@ from rmq.client.admin.answers import side_by_side
 from rmq.client.consumer.pull import PullConsumer
 from rmq.client.message import MessageExt, MessageQueue
 from rmq.client.results import PullStatus
-from rmq.protocol.errors import ClientError, RMQError, TransportError
+from rmq.protocol.codes import ResponseCode
+from rmq.protocol.errors import ClientError, RequestTimeout, RMQError, TransportError
 from rmq.runtime.tasks import TaskOwner
-from rmq.runtime.world import World
+from rmq.runtime.world import Clock, World
 
 __all__ = ["Chosen", "find_queues", "left_brokers", "read"]
 
@@ -28,6 +29,13 @@ __all__ = ["Chosen", "find_queues", "left_brokers", "read"]
 _AHEAD = 256
 #: Queues that are asked at a time.
 _SIDE_BY_SIDE = 16
+#: Seconds in which a group may elect another leader, for who reads what there is and for who follows; and between two
+#: tries.
+_ELECTION, _FOLLOWED, _AGAIN = 5.0, 30.0, 0.2
+#: Seconds after which a broker that ends before a queue's end has said its last word on it.
+_SETTLED = 2.0
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +97,7 @@ async def read(
         where = f" on broker {chosen.broker}" if chosen.broker is not None else ""
         remedy = f"mqadmin topicStatus -t {chosen.topic} lists them"
         raise ClientError(f"the topic {chosen.topic} has no {which}{where}: {remedy}")
-    now = world.clock.now_ms()
+    clock, now = world.clock, world.clock.now_ms()
     some = asyncio.Semaphore(_SIDE_BY_SIDE)
 
     def lacks(queue: MessageQueue, error: TransportError) -> None:
@@ -97,18 +105,21 @@ async def read(
             raise error
         missing.setdefault(queue.broker_name, str(error))
 
+    async def bounds(queue: MessageQueue) -> _Span:
+        begin, since = await resolve(consumer, queue, chosen.begin, now, chosen.zone)
+        end, until = await resolve(consumer, queue, chosen.end, now, chosen.zone)
+        if until is not None:
+            # Up to the newest: the times of messages say where it ends.
+            end = await consumer.max_offset(queue)
+        return _Span(consumer, clock, chosen, queue, begin, end, since, until)
+
     async def span(queue: MessageQueue) -> _Span | TransportError:
         async with some:
             try:
-                begin, since = await resolve(consumer, queue, chosen.begin, now, chosen.zone)
-                end, until = await resolve(consumer, queue, chosen.end, now, chosen.zone)
-                if until is not None:
-                    # Up to the newest: the times of messages say where it ends.
-                    end = await consumer.max_offset(queue)
+                return await _through_elections(lambda: bounds(queue), clock)
             except TransportError as error:
                 lacks(queue, error)
                 return error
-            return _Span(consumer, chosen, queue, begin, end, since, until)
 
     found = await asyncio.gather(*(span(queue) for queue in queues))
     spans = [one for one in found if isinstance(one, _Span)]
@@ -135,17 +146,38 @@ async def read(
                 yield message
 
 
+async def _through_elections(ask: Callable[[], Awaitable[T]], clock: Clock, limit: float = _ELECTION) -> T:
+    """What ``ask`` gives, asked again for ``limit`` seconds where there is nobody, or one that follows.
+
+    :raises RMQError: as ``ask``.
+    """
+    until = clock.monotonic() + limit
+    while True:
+        try:
+            return await ask()
+        except RMQError as error:
+            gone = isinstance(error, TransportError) and (limit > _ELECTION or not isinstance(error, RequestTimeout))
+            if not gone and error.code != ResponseCode.PULL_RETRY_IMMEDIATELY:
+                raise
+            if clock.monotonic() >= until:
+                raise
+        await asyncio.sleep(_AGAIN)
+
+
 @dataclass(slots=True, eq=False)
 class _Span:
     """One queue's part: from the next offset to the end, by offset and by time."""
 
     consumer: PullConsumer
+    clock: Clock
     chosen: Chosen
     queue: MessageQueue
     next: int
     end: int
     since: int | None
     until: int | None
+    #: Since when a broker has been saying that the queue ends before its end.
+    ended: float | None = None
     waiting: deque[MessageExt] = field(default_factory=deque)
 
     async def push(self, heap: list[tuple[int, str, int, int, _Span]]) -> None:
@@ -158,24 +190,35 @@ class _Span:
             heapq.heappush(heap, (first.store_timestamp, *place, self))
 
     async def _pull(self) -> None:
-        result = await self.consumer.pull(self.queue, self.chosen.expression, self.next, sql=self.chosen.sql)
+        result = await _through_elections(
+            lambda: self.consumer.pull(self.queue, self.chosen.expression, self.next, sql=self.chosen.sql), self.clock
+        )
         for message in result.messages:
             if message.queue_offset >= self.end or (self.until is not None and message.store_timestamp >= self.until):
                 self.next = self.end
                 return
             if self.since is None or message.store_timestamp >= self.since:
                 self.waiting.append(message)
-        if result.next_begin_offset <= self.next:  # what it asked for went away, and nothing is there to go on with
+        if result.next_begin_offset > self.next:
+            self.next, self.ended = result.next_begin_offset, None
+            return
+        now = self.clock.monotonic()
+        self.ended = now if self.ended is None else self.ended
+        if now - self.ended >= _SETTLED:  # what it asked for went away, and nothing is there to go on with
             self.next = self.end
-        else:
-            self.next = result.next_begin_offset
+        else:  # a leader that was elected a moment ago does not show yet all that there is
+            await asyncio.sleep(_AGAIN)
 
     async def follow(self, out: asyncio.Queue[MessageExt | RMQError]) -> None:
         """Hand over what comes, and in the end what went wrong."""
         try:
             while True:
-                result = await self.consumer.pull_block_if_not_found(
-                    self.queue, self.chosen.expression, self.next, sql=self.chosen.sql
+                result = await _through_elections(
+                    lambda: self.consumer.pull_block_if_not_found(
+                        self.queue, self.chosen.expression, self.next, sql=self.chosen.sql
+                    ),
+                    self.clock,
+                    _FOLLOWED,
                 )
                 for message in result.messages:
                     if self.since is None or message.store_timestamp >= self.since:
