@@ -28,15 +28,25 @@ class Tools:
         invoke(root, "mqadmin", ["queryMsgTraceById", "-n", self._scene.cluster.namesrv, "-i", msg_id, *words])
         return self._capsys.readouterr().out
 
-    def told(self, msg_id: str, calls: int) -> str:
-        """What both print of a message whose listener calls are all told of."""
-        until(lambda: self.ours(msg_id).count("Sub  "), lambda count: count >= calls)
-        java = self._scene.mqadmin("queryMsgTraceById", "-i", msg_id)
-        # Groups come in the order of a hash table from Java's.
-        ours = sorted(self.ours(msg_id).split("\n\n"))
-        assert ours == sorted(java.split("\n\n"))
-        assert ours == sorted(self._newer("queryMsgTraceById", "-i", msg_id).split("\n\n"))
-        return java
+    def told(self, msg_id: str, ends: int) -> str:
+        """What all print of a message, as soon as they print the same: clients tell of its sending and of the end of
+        each listener call, so many in all, behind these."""
+
+        def printed() -> list[str]:
+            words = ("queryMsgTraceById", "-i", msg_id)
+            return [self.ours(msg_id), self._scene.mqadmin(*words), self._newer(*words)]
+
+        def alike(found: list[str]) -> bool:
+            # Groups come in the order of a hash table from Java's.
+            return len({tuple(sorted(one.split("\n\n"))) for one in found}) == 1
+
+        def ended(told: str) -> int:
+            return told.count("success") + told.count("failed")
+
+        found = until(printed, lambda found: ended(found[0]) >= ends and alike(found))
+        assert alike(found), found
+        assert ended(found[0]) == ends, found[0]
+        return found[1]
 
 
 def test_each_tool_reads_what_each_client_writes(
@@ -79,11 +89,15 @@ def test_each_tool_reads_what_each_client_writes(
         assert row.unique_id is not None
         first, second = sent.msg_id.split(",")
         for msg_id in (first, half.msg_id, row.unique_id):
-            printed = tools.told(msg_id, 2)
+            printed = tools.told(msg_id, 3)
             assert printed.count("success") == 3
             assert all(group in printed for group in groups)
-        again = tools.told(second, 3)
+        again = tools.told(second, 4)
         assert (again.count("failed"), again.count("success")) == (1, 3)
-        ends = json.loads(tools.ours(half.msg_id, "--json"))
-        assert [end["state"] for end in ends if end["type"] == "EndTransaction"] == ["COMMIT_MESSAGE"]
+
+        def decided() -> list[str]:
+            told = json.loads(tools.ours(half.msg_id, "--json"))
+            return [end["state"] for end in told if end["type"] == "EndTransaction"]
+
+        assert until(decided, bool) == ["COMMIT_MESSAGE"]
     java.call("unsubscribe", handle=handle)
