@@ -16,7 +16,7 @@ from tests.support.peers.tools import ToolMissing, skip_or_fail
 from tests.support.spark.standalone import Standalone
 from tests.support.spark.topics import fill, stored
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(600)
 
 ROOT = Path(__file__).parents[2]
 BLOCKS = re.findall(r"(?ms)^```(\w+)\n(.*?)^```$", (ROOT / "docs/spark/cluster.md").read_text())

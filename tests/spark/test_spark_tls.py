@@ -12,7 +12,7 @@ from tests.support.certificates import Certificate, make_certificate
 from tests.support.peers.cluster import Cluster, start_cluster
 from tests.support.spark.topics import create, fill, numbers, places, stored
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")

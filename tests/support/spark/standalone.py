@@ -13,7 +13,7 @@ from pathlib import Path
 import pyspark
 
 from tests.support.peers.ports import free_port
-from tests.support.peers.process import Daemon
+from tests.support.peers.process import PATIENCE, Daemon
 from tests.support.spark.classes import spark_class_options
 
 #: Quick to start rather than quick to run.
@@ -35,7 +35,7 @@ class Standalone:
             path.mkdir()
         quick = " ".join([*_QUICK, *spark_class_options()])
         python = folder / "python"
-        subprocess.run([sys.executable, "-m", "venv", "--without-pip", python], check=True, timeout=60)
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", python], check=True, timeout=PATIENCE)
         # No task before both workers are there: each is to have its share.
         settings = {
             "executor.memory": "500m", "executor.extraJavaOptions": quick,
