@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import pytest
 
@@ -25,13 +27,26 @@ def tools(version: str) -> Iterator[Client]:
         yield client
 
 
+@contextmanager
+def staged(*kinds: str) -> Iterator[list[Stage]]:
+    """Stages of these kinds, made at the same time: that is waiting for the most part."""
+    with ThreadPoolExecutor(len(kinds)) as pool:
+        made = [pool.submit(Stage, kind) for kind in kinds]
+    try:
+        yield [each.result() for each in made]
+    finally:
+        for each in made:
+            if each.exception() is None:
+                each.result().close()
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_commands_print_the_same(version: str, tools: Client) -> None:
     """Both clusters are asked in one JVM; where an answer differs without a reason the test names the command."""
     told: dict[str, list[list[str]]] = {}
-    for kind in (VERSIONS[version], "ours"):
-        with Stage(kind) as stage:
-            told[kind] = [stage.lines(tools, asked) for asked in COMMANDS if version in asked.tools]
+    with staged("ours", VERSIONS[version]) as stages:
+        for stage in stages:
+            told[stage.kind] = [stage.lines(tools, asked) for asked in COMMANDS if version in asked.tools]
     commands = [asked for asked in COMMANDS if version in asked.tools]
     differ = {}
     for number, asked in enumerate(commands):

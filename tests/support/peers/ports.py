@@ -6,6 +6,7 @@ import os
 import random
 import socket
 import sys
+import threading
 from collections.abc import Iterator
 
 # Below Linux's range for outgoing connections (32768 and up), so that no client socket takes a port in between.
@@ -19,6 +20,8 @@ _MANY = 10_000
 _random = random.Random(os.getpid() ^ int.from_bytes(os.urandom(4), "big"))
 _given: set[int] = set()
 _blocks: set[int] = set()
+#: Tests start servers in threads, too.
+_choosing = threading.Lock()
 
 
 def _ours(port: int) -> bool:
@@ -66,13 +69,14 @@ def free_port(*offsets: int) -> int:
 
     No other process of these tests is given any of them while this one lives.
     """
-    for number, port in enumerate(_choices(_HIGH - max((0, *offsets)))):
-        if number % _MANY == _MANY - 1:  # the ports of servers that have ended are free again
-            _given.clear()
-        wanted = [port, *(port + offset for offset in offsets)]
-        if all(_free(each) for each in wanted):
-            _given.update(wanted)
-            return port
+    with _choosing:
+        for number, port in enumerate(_choices(_HIGH - max((0, *offsets)))):
+            if number % _MANY == _MANY - 1:  # the ports of servers that have ended are free again
+                _given.clear()
+            wanted = [port, *(port + offset for offset in offsets)]
+            if all(_free(each) for each in wanted):
+                _given.update(wanted)
+                return port
     raise AssertionError("choices do not end")
 
 
