@@ -18,6 +18,8 @@ _STUCK = 60_000
 _NOT_PULLED = 120_000
 #: Messages a second that count as none.
 _NOTHING = 0.01
+#: Seconds in which what comes is under way: less than comes then waits in any group, and two rates of it are never equal.
+_UNDER_WAY = 5.0
 #: Share of messages that may fail.
 _FAILING = 0.05
 #: Names in one line.
@@ -185,7 +187,7 @@ def _rates(group: Group) -> Iterator[Finding]:
             )
         arriving = group.arriving.get(topic, 0.0)
         lag = group.lag(topic)
-        if lag > 0 and arriving > ok + _NOTHING and len(group.infos) == len(group.online):
+        if lag > _UNDER_WAY * arriving and arriving > ok + _NOTHING and len(group.infos) == len(group.online):
             what = (
                 f"{arriving:.1f} messages of {topic} come a second, and its members finish {ok:.1f}, {took:.0f} ms each"
             )
