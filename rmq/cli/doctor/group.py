@@ -18,7 +18,7 @@ _STUCK = 60_000
 _NOT_PULLED = 120_000
 #: Messages a second that count as none.
 _NOTHING = 0.01
-#: Seconds in which what comes is under way: less than comes then waits in any group, and two rates of it are never equal.
+#: Seconds in which what comes is under way: less than that waits in any group, and two rates of it are never equal.
 _UNDER_WAY = 5.0
 #: Share of messages that may fail.
 _FAILING = 0.05
