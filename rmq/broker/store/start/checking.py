@@ -125,7 +125,7 @@ class Checking:
             first -= 1
 
     def _lacking(self, files: list[LogFile], first: int) -> int:
-        """The file with the first record that light message queues are known to lack; ``first`` if that is before it."""
+        """The file with the first record that light queues are known to lack; ``first`` if that is before it."""
         lack = self._queues.light_lack_from
         if lack is None:
             return first
