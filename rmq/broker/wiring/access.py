@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from rmq.auth.control import AccessControl
@@ -14,6 +15,8 @@ from rmq.remoting.client import RemotingClient
 from rmq.remoting.router import Router
 
 __all__ = ["make_access", "sign"]
+
+log = logging.getLogger(__name__)
 
 #: Requests whose body is a message, or several.
 _MESSAGES = (
@@ -43,8 +46,14 @@ def sign(ground: Ground, *clients: RemotingClient) -> None:
 
     :raises ConfigError: the account cannot be read.
     """
-    path = ground.settings.acl_credentials_file
+    settings = ground.settings
+    path = settings.acl_credentials_file
     if path:
         signer = Signer(read_credentials(ground.world.files, path))
         for client in clients:
             client.hooks.append(signer)
+    elif settings.acl_enable and (settings.enable_dleger_commit_log or settings.broker_role == "SLAVE"):
+        log.warning(
+            "aclEnable without aclCredentialsFile: this broker signs none of its calls, and a master with accounts "
+            "tells it of no topics, groups and offsets; give it a file with an account that has broker: true"
+        )

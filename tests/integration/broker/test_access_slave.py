@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from rmq.aio import Message, Producer
 from rmq.auth.credentials import Credentials, Signer
 from rmq.protocol.codes import RequestCode
@@ -91,3 +93,19 @@ async def test_a_follower_takes_progress_over_and_passes_on_what_its_leader_has_
         answer = await ask(follower, RequestCode.QUERY_CONSUMER_OFFSET)
         assert (answer.code, (answer.ext or {})["offset"]) == (0, "0")
         await client.close()
+
+
+@pytest.mark.parametrize(("changed", "told"), [({"aclCredentialsFile": ""}, True), ({}, False)])
+def test_who_follows_and_signs_nothing_is_told_at_the_start(
+    changed: dict[str, str], told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    @in_virtual_time
+    async def start() -> None:
+        scene = Pair(SETTINGS | changed)
+        write(scene, "/home/conf/plain_acl.yml", ACCOUNTS)
+        write(scene, "/home/broker.yml", f"accessKey: a-broker\nsecretKey: {SECRET}\n")
+        await scene.start_slave()
+        await scene.stop()
+
+    start()
+    assert ("aclEnable without aclCredentialsFile" in caplog.text) == told
