@@ -86,7 +86,7 @@ class Fetch:
         self._puller = Puller(instance, member.group, member.settings.hooks)
         self._pulls: dict[ProcessQueue, asyncio.Task[None]] = {}
         #: Queues whose last pull failed: said once while it lasts.
-        self._failing: set[MessageQueue] = set()
+        self._failing: dict[MessageQueue, int] = {}
         #: Nothing is pulled at all; ``ProcessQueue.paused`` is one queue's.
         self.paused = False
 
@@ -158,7 +158,7 @@ class Fetch:
                 return
             if self._subscriptions.get(queue.topic) is not subscription:
                 continue  # it brings what nobody wants any more, or what is wanted otherwise now
-            self._failing.discard(queue)
+            self._failing.pop(queue, None)
             if result.status is PullStatus.OFFSET_ILLEGAL:
                 await self._offset_illegal(pq, result)
                 return
@@ -195,10 +195,12 @@ class Fetch:
         )
         if expected:
             self._instance.beats.soon()
-        first = queue not in self._failing
-        self._failing.add(queue)
+        failures = self._failing[queue] = self._failing.get(queue, 0) + 1
+        # Who has no such message was the master until a moment ago, most often, and the next try finds the one that is.
+        moved = isinstance(error, ResponseError) and error.code == ResponseCode.PULL_RETRY_IMMEDIATELY
+        told = failures == (2 if moved else 1) and not expected
         log.log(
-            self._instance.outages.level(error) if first and not expected else logging.DEBUG,
+            self._instance.outages.level(error) if told else logging.DEBUG,
             "group %s: pull from %s failed, tried again every %g s: %s",
             self._group,
             queue,
