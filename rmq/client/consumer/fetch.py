@@ -85,7 +85,7 @@ class Fetch:
         self._clock = instance.world.clock
         self._puller = Puller(instance, member.group, member.settings.hooks)
         self._pulls: dict[ProcessQueue, asyncio.Task[None]] = {}
-        #: Queues whose last pull failed: said once while it lasts.
+        #: Queues whose last pull failed, and how many did in a row: said once while it lasts.
         self._failing: dict[MessageQueue, int] = {}
         #: Nothing is pulled at all; ``ProcessQueue.paused`` is one queue's.
         self.paused = False
