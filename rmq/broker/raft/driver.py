@@ -382,8 +382,10 @@ class RaftDriver:
         Once: where it is damaged everywhere, somebody has to send it as it is.
         """
         damaged = self._store.damaged
-        if self._left or not damaged.parts or not damaged.bytes_in(span.before.end, span.after.end):
+        if not damaged.parts or not damaged.bytes_in(span.before.end, span.after.end):
             return False
+        if self._left:
+            return self.node is not None and self.node.heir is not None  # who has not taken the lead yet
         heir = self.heir()
         if heir is None or heir == to:
             return False
