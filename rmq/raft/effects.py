@@ -60,6 +60,8 @@ class Write:
     after: Position
     #: A part of those of the message, with nothing copied: :class:`~rmq.raft.messages.Append` says how long they are.
     data: bytes | memoryview
+    #: CRC-32 of them, where it is known.
+    crc: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,10 @@ class RaftLog:
                 self.begin(after.term)
             if after.end > keep.end:
                 path.grow(after.end)
-                self._do(Write(keep.end, after, message.data[keep.end - before.end :]))
+                if keep.end == before.end:
+                    self._do(Write(before.end, after, message.data, message.crc))
+                else:
+                    self._do(Write(keep.end, after, message.data[keep.end - before.end :]))
         self._is_same(after, message.commit)
         return True
 

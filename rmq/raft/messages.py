@@ -49,6 +49,8 @@ class Append:
     data: bytes | memoryview = b""
     #: The leader's clock when it asked for a word last, microseconds: it comes back, and nobody else looks at it.
     asked: int = 0
+    #: CRC-32 of ``data``, where it is known.
+    crc: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

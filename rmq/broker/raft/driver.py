@@ -358,8 +358,8 @@ class RaftDriver:
                 self._send(to, message)
             case Commit(end):
                 self.log.committed(end, whole=self.leads is not None)
-            case Write(start, after, data):
-                self._write(start, after, data)
+            case Write(start, after, data, crc):
+                self._write(start, after, data, crc)
             case Became(role, term, leader):
                 self._became(role, term, leader)
             case LedOn():
@@ -397,12 +397,12 @@ class RaftDriver:
         self.transfer(heir)
         return True
 
-    def _write(self, start: int, after: Position, data: bytes | memoryview) -> None:
+    def _write(self, start: int, after: Position, data: bytes | memoryview, crc: int | None) -> None:
         node = self.node
         told = [] if node is None else self._announced.take(node.leader, node.term, after.end)
         if node is not None and node.term != after.term:
             told = []  # it did not lead then
-        last = self.log.write(start, after, data, told)
+        last = self.log.write(start, after, data, told, crc)
         self.failures.over()
         if node is not None and not self._on_disk:
             self._effects.do(node.stored(last))

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import Protocol, cast
 
-from rmq.broker.raft.wire import Hello, Kind, Word, decode, has_sum, head, listens, refusal, tells
+from rmq.broker.raft.wire import Hello, Kind, Word, checked, decode, head, listens, refusal, tells
 from rmq.broker.replication.unit_buffer import UnitBuffer
 from rmq.broker.replication.wire import header
 from rmq.protocol import addresses
@@ -117,8 +117,7 @@ class Incoming(asyncio.BufferedProtocol):
             for offset, body in self._units.units(nbytes):
                 if self._closed:
                     return
-                self._check(offset, body)
-                self._take(body)
+                self._take(body, self._checked(offset, body))
             if self.hello is None:
                 self._unsaid += nbytes
                 if self._unsaid >= _HELLO:
@@ -144,15 +143,20 @@ class Incoming(asyncio.BufferedProtocol):
         if self._transport is not None and self.hello is not None:
             self._transport.write(header(0, 0))
 
-    def _check(self, offset: int, body: memoryview) -> None:
-        """:raises ReplicationError: it has changed on its way."""
-        summed = has_sum(offset, body)
+    def _checked(self, offset: int, body: memoryview) -> int | None:
+        """As :func:`~rmq.broker.raft.wire.checked`.
+
+        :raises ReplicationError: it has changed on its way.
+        """
+        crc = checked(offset, body)
+        summed = crc is not None
         if self.hello is None and (summed or not offset):
             self._summed = summed
         elif self.hello is None or summed != self._summed:
             raise ReplicationError("what it says does not show that nothing has changed on its way, or not always")
+        return crc
 
-    def _take(self, body: memoryview) -> None:
+    def _take(self, body: memoryview, crc: int | None) -> None:
         if self.hello is None or body[:1] == bytes([Kind.HELLO]):
             hello = Hello.decode(body)
             if self.hello is not None and (self.hello.source, self.hello.disk) != (hello.source, hello.disk):
@@ -167,7 +171,7 @@ class Incoming(asyncio.BufferedProtocol):
         if not self._links.is_known(self.hello):
             return
         try:
-            word = decode(self.hello.source, body)
+            word = decode(self.hello.source, body, crc)
         except ReplicationError as error:
             if not tells(body):
                 raise

@@ -167,15 +167,23 @@ class MemberLog:
             for tell in self.on_committed:
                 tell(known)
 
-    def write(self, start: int, after: Position, data: bytes | memoryview, told: Sequence[Told] = ()) -> Position:
+    def write(
+        self,
+        start: int,
+        after: Position,
+        data: bytes | memoryview,
+        told: Sequence[Told] = (),
+        crc: int | None = None,
+    ) -> Position:
         """Take bytes of the leader's log; up to where they are records.
 
         :param told: what it has told of them, in their order, in the term that they are of.
+        :param crc: their CRC-32, where it is known.
         :raises StoreError: the store does not take them.
         :raises OSError: the disk refused.
         """
         view = memoryview(data)
-        told = [self._proven(one, view, start) for one in told]
+        told = [self._proven(one, view, start, crc) for one in told]
         # Where all of it is as it was told, nobody reads it to put it into queues, or to find out where records end.
         whole = self._ends.last == start and _tile(told, start, after.end)
         size, at, done = self._log.file_size, start, 0
@@ -195,10 +203,11 @@ class MemberLog:
                 self._store.told(one)
         return self._path.through(Position(0, self._ends.last))
 
-    def _proven(self, told: Told, data: memoryview, start: int) -> Told:
+    def _proven(self, told: Told, data: memoryview, start: int, crc: int | None) -> Told:
         """The same, if it fits what is written; of a span that has begun before that is found out later."""
         at = told.start - start
-        if at >= 0 and self._store.proves(told, data[at : told.end - start]):
+        whole = told.end - told.start == len(data)
+        if at >= 0 and self._store.proves(told, data[at : told.end - start], crc if whole else None):
             return told._replace(proven=True)
         return told
 

@@ -54,9 +54,9 @@ __all__ = [
     "Say",
     "SpanTold",
     "Word",
+    "checked",
     "decode",
     "encode",
-    "has_sum",
     "head",
     "listens",
     "pieces",
@@ -226,17 +226,18 @@ def head(data: bytes | bytearray | memoryview, at: int) -> tuple[int, int]:
     return offset, size
 
 
-def has_sum(offset: int, body: bytes | memoryview) -> bool:
-    """Whether a unit came with a sum.
+def checked(offset: int, body: bytes | memoryview) -> int | None:
+    """CRC-32 of the bytes of the log that a unit carries, if any; None: it came without a sum.
 
     :raises ReplicationError: with another one than it has.
     """
     if not offset & _SUMMED:
-        return False
+        return None
     behind = _APPEND.size if body[:1] == bytes([Kind.APPEND]) else len(body)
-    if crc32(body[:behind]) ^ crc32(body[behind:]) != offset & 0xFFFFFFFF:
+    of_data = crc32(body[behind:])
+    if crc32(body[:behind]) ^ of_data != offset & 0xFFFFFFFF:
         raise ReplicationError(_CHANGED)
-    return True
+    return of_data
 
 
 def encode(message: Word) -> bytes:
@@ -277,11 +278,12 @@ def pieces(message: Word, data: Sequence[bytes] = (), of_data: int = 0) -> list[
     return [_unit(body, size, of_data), *data]
 
 
-def decode(source: str, body: bytes | memoryview) -> Word:
+def decode(source: str, body: bytes | memoryview, crc: int | None = None) -> Word:
     """What a member says.
 
     :param source: who has opened the connection.
     :param body: the bytes of an :class:`Append` stay where they are in it.
+    :param crc: as :func:`checked` found it.
     :raises ReplicationError: it is nothing that a member says.
     """
     try:
@@ -290,24 +292,24 @@ def decode(source: str, body: bytes | memoryview) -> Word:
             _, term = _SPAN_TOLD.unpack_from(body)
             return SpanTold(term, source, Told.decode(bytes(body[_SPAN_TOLD.size :])))
         if kind == Kind.APPEND:
-            return _append(source, body)
+            return _append(source, body, crc)
         message = _decode(source, body)
     except (error, IndexError):
         raise ReplicationError(f"{len(body)} bytes are no word of a member") from None
-    return _checked(message)
+    return _in_bounds(message)
 
 
-def _append(source: str, body: bytes | memoryview) -> Append:
+def _append(source: str, body: bytes | memoryview, crc: int | None) -> Append:
     _, term, of, end, after_of, after_end, commit, asked = _APPEND.unpack_from(body)
     data = body[_APPEND.size :]
-    message = Append(term, source, Position(of, end), Position(after_of, after_end), commit, data, asked)
+    message = Append(term, source, Position(of, end), Position(after_of, after_end), commit, data, asked, crc)
     if 0 <= of <= after_of <= term < _MOST and 0 <= end <= after_end < _MOST and len(data) == after_end - end:
         return message
     places = f"from {message.before} to {message.after} in term {term}"
     raise ReplicationError(f"{len(data)} bytes do not go {places}, or no log has these")
 
 
-def _checked(message: Message) -> Message:
+def _in_bounds(message: Message) -> Message:
     """:raises ReplicationError: no log has what it names."""
     term, places = message.term, [place for place in _places(message) if place is not None]
     if not 0 <= term < _MOST or not all(0 <= place.term <= term and 0 <= place.end < _MOST for place in places):

@@ -368,12 +368,13 @@ class Store:
         """
         self.dispatcher.told.add(told)
 
-    def proves(self, told: Told, data: bytes | memoryview) -> bool:
+    def proves(self, told: Told, data: bytes | memoryview, crc: int | None = None) -> bool:
         """Whether what a leader tells of a span is right, and queues get it as it is told.
 
         :param data: its bytes.
+        :param crc: their CRC-32, where it is known.
         """
-        return self.multi_dispatch is None and self.dispatcher.told.fits(told, data)
+        return self.multi_dispatch is None and self.dispatcher.told.fits(told, data, crc)
 
     def commit(self, packed: Packed | Replicated, *, keys_later: bool = False) -> Span:
         """Write what was packed and move everything that follows from it: whatever is appended ends here.

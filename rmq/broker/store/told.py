@@ -162,13 +162,17 @@ class Told(NamedTuple):
         # No hash is negative: none of them begins with a byte of more than 127.
         return keys[::INDEX_ENTRY_SIZE].isascii()
 
-    def fits(self, data: bytes | memoryview) -> bool:
+    def fits(self, data: bytes | memoryview, crc: int | None = None) -> bool:
         """Whether it is of these bytes of the log, which lie between its offsets, and they are as they were sent.
 
         Sizes add up to the span, so that every record is where its entry says.
+
+        :param crc: their CRC-32, where it is known.
         """
         start = self.start
-        if len(data) != self.end - start or crc32(data) != self.crc or (last := self._last()) is None:
+        if len(data) != self.end - start or (crc32(data) if crc is None else crc) != self.crc:
+            return False
+        if (last := self._last()) is None:
             return False
         offset, size = last
         if _size(data, offset - start)[0] != size or store_time(data, offset - start) != self.stamp:

@@ -86,14 +86,15 @@ class ToldSpans:
         """Whether there is more to make of records than is told."""
         return self._queues.unit_code is not None or self._log.checksums.of_new
 
-    def fits(self, told: Told, data: bytes | memoryview) -> bool:
+    def fits(self, told: Told, data: bytes | memoryview, crc: int | None = None) -> bool:
         """Whether what was told of a span is right, and of use.
 
         :param data: its bytes.
+        :param crc: their CRC-32, where it is known.
         """
         if self._reads_all or (self._index is not None and told.keys is None):
             return False
-        if told.fits(data) and (self._index is None or told.has_good_keys()):
+        if told.fits(data, crc) and (self._index is None or told.has_good_keys()):
             return True
         if not self._warned:
             self._warned = True

@@ -11,6 +11,7 @@ from rmq.broker.raft import wire
 from rmq.broker.raft.wire import Hello, Kind, SpanTold, Word, decode, encode, listens, refusal
 from rmq.broker.replication.wire import HEADER_SIZE, UnitDecoder
 from rmq.broker.store.told import Told, ToldQueue
+from rmq.protocol.crc import crc32
 from rmq.protocol.errors import ReplicationError
 from rmq.raft.messages import Admit, Append, AppendReply, Install, TimeoutNow, VoteReply, VoteRequest
 from rmq.raft.position import Position
@@ -48,7 +49,7 @@ def body_of(unit: bytes) -> bytes:
 def test_what_is_said_is_heard(message: Word) -> None:
     ((offset, body),) = UnitDecoder().units(encode(message))
     assert decode("n1", body) == message
-    assert wire.has_sum(offset, body)
+    assert wire.checked(offset, body) == crc32(getattr(message, "data", b""))
     assert wire.head(encode(message), 0) == (offset, len(body))
 
 
