@@ -34,16 +34,16 @@ SHORT = 5
 def program() -> str:
     """The class path of the Java program."""
     source = PROGRAMS / "java" / "pop"
-    history = PROGRAMS / "java" / "core" / "peer" / "History.java"
+    shared = [PROGRAMS / "java" / "core" / "peer" / name for name in ("History.java", "Patience.java")]
 
     def build(folder: Path) -> None:
         require("javac")
-        files = [str(file) for file in [*sorted(source.rglob("*.java")), history]]
+        files = [str(file) for file in [*sorted(source.rglob("*.java")), *shared]]
         options = ["-nowarn", "-encoding", "UTF-8", "-d", str(folder), "-cp", java_classpath(VERSION)]
         run_tool(["javac", *options, *files], folder)
 
     require("java")
-    return java_classpath(VERSION, cached(f"{VERSION}/pop-{content_key(pom(VERSION), source, history)}", build))
+    return java_classpath(VERSION, cached(f"{VERSION}/pop-{content_key(pom(VERSION), source, *shared)}", build))
 
 
 @pytest.fixture(scope="module")

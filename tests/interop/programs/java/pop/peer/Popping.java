@@ -32,7 +32,7 @@ public final class Popping {
     }
 
     private static Map<String, Object> topic(JSONObject arguments) throws Exception {
-        DefaultMQAdminExt admin = new DefaultMQAdminExt(60_000);
+        DefaultMQAdminExt admin = Patience.with(new DefaultMQAdminExt(Patience.MILLIS));
         admin.setInstanceName("admin" + System.nanoTime());
         admin.setNamesrvAddr(arguments.getString("namesrv"));
         admin.start();
@@ -51,10 +51,10 @@ public final class Popping {
     }
 
     private static Map<String, Object> produce(JSONObject arguments) throws Exception {
-        DefaultMQProducer producer = new DefaultMQProducer("p" + System.nanoTime());
+        DefaultMQProducer producer = Patience.with(new DefaultMQProducer("p" + System.nanoTime()));
         producer.setInstanceName("producer" + System.nanoTime());
         producer.setNamesrvAddr(arguments.getString("namesrv"));
-        producer.setSendMsgTimeout(60_000); // one that is sent again is one too many
+        producer.setSendMsgTimeout(Patience.MILLIS); // one that is sent again is one too many
         producer.start();
         try {
             int first = arguments.getIntValue("first");
@@ -72,7 +72,8 @@ public final class Popping {
 
     private static Map<String, Object> subscribe(JSONObject arguments) throws Exception {
         String handle = arguments.getString("handle");
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(arguments.getString("group"));
+        DefaultMQPushConsumer consumer = Patience.with(
+            new DefaultMQPushConsumer(arguments.getString("group")));
         consumer.setInstanceName(handle);
         consumer.setNamesrvAddr(arguments.getString("namesrv"));
         consumer.setClientRebalance(false);
