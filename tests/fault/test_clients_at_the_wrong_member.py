@@ -270,3 +270,26 @@ async def test_who_reads_a_topic_on_the_command_line_gets_all_of_it_although_its
         await cluster.kill(leader)
         bodies += [message.body async for message in found]
         assert bodies == [b"first"] * 101
+
+
+@pytest.mark.parametrize("pops", [False, True])
+@in_virtual_time
+async def test_who_waits_at_a_leader_that_stands_still_comes_to_the_next_when_the_route_says_so(pops: bool) -> None:
+    """Its connections stay, and its answers would be waited for for 30 s."""
+    async with GroupCluster(seed=7) as cluster:
+        leader = await begun(cluster)
+        if pops:
+            async with AdminClient(namesrv=cluster.namesrv_addr) as admin:
+                await admin.set_message_request_mode(f"{cluster.addresses[leader]}:10911", "Topic", "readers", "POP")
+        got: Counter[bytes] = Counter()
+        reader = consumer(cluster, got, client_rebalance=not pops, poll_name_server_interval=1)
+        await reader.start()
+        await eventually(lambda: got[b"first"] == 2, 30)
+        for node in cluster.simulation.nodes.values():
+            if node.address != cluster.addresses[leader]:
+                cluster.simulation.net.cut(node.address, cluster.addresses[leader])
+        await succeeded(cluster, leader)
+        await sent(cluster, b"second")
+        await eventually(lambda: got[b"second"] == 1, SOON)
+        cluster.simulation.net.heal()
+        await reader.shutdown()

@@ -65,6 +65,9 @@ class Delivery:
         self._share = make_share(self.assignment, beginning)
 
     def start(self) -> None:
+        self.fetch.start()
+        if self.pops is not None:
+            self.pops.start()
         if self.locks is not None:
             self.locks.start()
 

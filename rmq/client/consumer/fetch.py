@@ -90,6 +90,10 @@ class Fetch:
         #: Nothing is pulled at all; ``ProcessQueue.paused`` is one queue's.
         self.paused = False
 
+    def start(self) -> None:
+        """Heed that brokers move, until :meth:`stop`."""
+        self._instance.on_moved.append(self._brokers_moved)
+
     def begin(self, pq: ProcessQueue) -> None:
         """Pull from a queue that is ours."""
         if pq not in self._pulls:
@@ -109,9 +113,18 @@ class Fetch:
 
     def stop(self) -> None:
         """No more pulls."""
+        if self._brokers_moved in self._instance.on_moved:
+            self._instance.on_moved.remove(self._brokers_moved)
         for task in self._pulls.values():
             task.cancel()
         self._pulls.clear()
+
+    def _brokers_moved(self) -> None:
+        """A pull that waits at the last leader of a group is made anew at the next: one that stands still ends none."""
+        for pq, task in list(self._pulls.items()):
+            if self._puller.waits_in_vain(pq.queue):
+                task.cancel()
+                self._pulls[pq] = self._tasks.spawn(self._pull_loop(pq), f"pull {pq.queue}")
 
     def _goes_on(self, pq: ProcessQueue) -> bool:
         return pq in self._pulls and not pq.dropped

@@ -164,6 +164,7 @@ class LitePullConsumer(Consumer):
             return Chosen(instance, assignment, beginning, lambda: self._chosen, shared)
 
         self._delivery = Delivery(member, limits, lambda locks: polled, share)
+        self._delivery.start()
         self._membership = membership
         try:
             await membership.find_brokers()

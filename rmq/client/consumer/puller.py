@@ -39,6 +39,8 @@ class Puller:
         self._group = group
         self._hooks = Hooks(hooks, group)
         self._suggested: dict[MessageQueue, int] = {}
+        #: Of the queues whose answer is waited for: the broker's id and address.
+        self._asked: dict[MessageQueue, tuple[int, str]] = {}
 
     async def pull(
         self,
@@ -133,9 +135,13 @@ class Puller:
             max_msg_bytes=max_bytes,
             bname=queue.broker_name,
         )
-        reply = await self._instance.call(
-            address, RequestCode.PULL_MESSAGE, header, timeout=timeout, accept=tuple(_STATUS)
-        )
+        self._asked[queue] = broker_id, address
+        try:
+            reply = await self._instance.call(
+                address, RequestCode.PULL_MESSAGE, header, timeout=timeout, accept=tuple(_STATUS)
+            )
+        finally:
+            self._asked.pop(queue, None)
         if reply.ext is None:
             raise ResponseError(reply.code, reply.remark, address)
         answer = reply.header(PullMessageResponse)
@@ -161,6 +167,12 @@ class Puller:
         for message in result.messages:
             message.properties.update(ends)
         return result, why
+
+    def waits_in_vain(self, queue: MessageQueue) -> bool:
+        """Whether the answer is waited for of one whose place another has by now: nothing may come of it."""
+        broker_id, address = self._asked.get(queue, (0, None))
+        now = self._instance.routes.broker_addrs.get(queue.broker_name, {}).get(broker_id)
+        return None not in (address, now) and now != address
 
     def forget(self, queue: MessageQueue) -> None:
         """Ask the master again: the queue is no longer ours."""

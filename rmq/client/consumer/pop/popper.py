@@ -61,6 +61,13 @@ class Popper:
         self._group = group
         self._order = order
         self._hooks = Hooks(hooks, group)
+        #: Of the queues whose answer is waited for: the master that was asked.
+        self._asked: dict[MessageQueue, str] = {}
+
+    def waits_in_vain(self, queue: MessageQueue) -> bool:
+        """Whether the answer is waited for of one whose place another has by now: nothing may come of it."""
+        asked, master = self._asked.get(queue), self._instance.routes.master_addr(queue.broker_name)
+        return None not in (asked, master) and asked != master
 
     async def pop(
         self,
@@ -97,7 +104,13 @@ class Popper:
             attempt_id=attempt,
             bname=queue.broker_name,
         )
-        reply = await self._instance.call(address, RequestCode.POP_MESSAGE, header, timeout=timeout, accept=_ANSWERS)
+        self._asked[queue] = address
+        try:
+            reply = await self._instance.call(
+                address, RequestCode.POP_MESSAGE, header, timeout=timeout, accept=_ANSWERS
+            )
+        finally:
+            self._asked.pop(queue, None)
         if reply.code != ResponseCode.SUCCESS:
             return Popped(full=reply.code == ResponseCode.POLLING_FULL)
         if reply.ext is None:

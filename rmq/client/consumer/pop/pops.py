@@ -66,6 +66,7 @@ class Pops:
         self._popper = Popper(member.instance, member.group, settings.hooks, order=settings.orderly)
         self.queues: dict[MessageQueue, PopQueue] = {}
         self._new: list[PopQueue] = []
+        self._loops: dict[PopQueue, asyncio.Task[None]] = {}
         #: Queues whose last pop failed: said once while it lasts.
         self._failing: set[MessageQueue] = set()
         self._attempts = 0
@@ -92,17 +93,31 @@ class Pops:
         new, self._new = self._new, []
         for pq in new:
             if not pq.dropped:
-                self._tasks.spawn(self._loop(pq), f"pop {pq.queue}")
+                self._loops[pq] = self._tasks.spawn(self._loop(pq), f"pop {pq.queue}")
+
+    def start(self) -> None:
+        """Heed that brokers move, until :meth:`stop`."""
+        self._instance.on_moved.append(self._brokers_moved)
+
+    def _brokers_moved(self) -> None:
+        """A pop that waits at the last leader of a group is made anew at the next: one that stands still ends none."""
+        for pq, task in list(self._loops.items()):
+            if self._popper.waits_in_vain(pq.queue):
+                task.cancel()
+                self._loops[pq] = self._tasks.spawn(self._loop(pq), f"pop {pq.queue}")
 
     def _give_up(self, pq: PopQueue) -> None:
         """The request under way goes to its end: what it brings would be nobody's until its invisible time is over."""
         pq.dropped = True
         self.queues.pop(pq.queue, None)
+        self._loops.pop(pq, None)
         self.service.close(pq)
 
     def stop(self) -> None:
         """No more pops and no more queues."""
         self._stopped = True
+        if self._brokers_moved in self._instance.on_moved:
+            self._instance.on_moved.remove(self._brokers_moved)
 
     async def drain(self, limit: float) -> int:
         """Wait for the listeners' calls under way, and until the brokers know what came of them.
