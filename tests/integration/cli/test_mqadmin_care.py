@@ -77,7 +77,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BlockingCluste
     folder = tmp_path_factory.mktemp("cluster")
     (folder / "home" / "conf").mkdir(parents=True)
     (folder / "home" / "conf" / "plain_acl.yml").write_text(SECRETS + "globalWhiteRemoteAddresses:\n- 127.0.0.1\n")
-    settings = {"aclEnable": "true", "rocketmqHome": str(folder / "home"), "autoCreateSubscriptionGroup": "true"}
+    settings = {
+        "aclEnable": "true", "rocketmqHome": str(folder / "home"), "autoCreateSubscriptionGroup": "true",
+        "transactionCheckInterval": "3600000",  # a pass makes a topic of its own, after a minute
+    }  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ROCKETMQ_ACCESS_KEY", "rocketmq")
         patch.setenv("ROCKETMQ_SECRET_KEY", "12345678")

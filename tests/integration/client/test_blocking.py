@@ -379,7 +379,7 @@ def python(code: str, cluster: BlockingCluster, *arguments: str) -> subprocess.P
 FORK = """
 import os
 from rmq import Message, Producer
-producer = Producer("pg")
+producer = Producer("pg", send_msg_timeout=100)
 producer.start()
 ids = [producer.send(Message("Fork", b"before")).msg_id]
 children = []
@@ -564,7 +564,7 @@ from rmq import Message, Producer, PushConsumer
 
 def once():
     got = threading.Event()
-    with Producer("cycle") as producer:
+    with Producer("cycle", send_msg_timeout=100) as producer:
         producer.send(Message("Cycle", b"x"))
         consumer = PushConsumer("cycle", consume_from_where="CONSUME_FROM_FIRST_OFFSET")
         consumer.on("Cycle")(lambda message: got.set())
