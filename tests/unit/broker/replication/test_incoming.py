@@ -85,7 +85,7 @@ def test_a_changed_head_is_never_stored(data: bytes, place: int, step: int) -> N
 
 @pytest.mark.parametrize("crc", [False, True])
 @pytest.mark.parametrize("step", [1, 35, 333, 1 << 20])
-@pytest.mark.parametrize(("place", "size"), [(0, 1), (3, 1), (4, 1), (28, 1), (0, 700)])
+@pytest.mark.parametrize(("place", "size"), [(0, 1), (3, 1), (4, 1), (28, 1), (100, 1), (0, 700)])
 def test_what_comes_a_second_time_costs_itself_alone(data: bytes, place: int, size: int, step: int, crc: bool) -> None:
     """It is so on the master's disk: who asks for it again gets the same."""
     at = records(data)[3][0]
