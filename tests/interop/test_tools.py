@@ -46,7 +46,8 @@ class Tools:
 @pytest.fixture
 def tools(clusters: Clusters, kind: str, capsys: pytest.CaptureFixture[str]) -> Tools:
     cluster = clusters.get(kind)
-    with Asked(namesrv=cluster.namesrv) as admin:  # Java's broker dies of the question until it has figures
+    # Java's broker dies of the question, and gives no answer, until it has figures.
+    with Asked(namesrv=cluster.namesrv, mq_client_api_timeout=3) as admin:
         for _ in range(150):
             with contextlib.suppress(RMQError):
                 admin.broker_runtime_stats(cluster.broker_addr)

@@ -87,7 +87,9 @@ class Stage:
         with AdminClient(**where) as admin:
             for group in ("g", "read"):
                 until(lambda: _left(admin, group), lambda left: left == 0)  # noqa: B023
-            until(lambda: admin.broker_runtime_stats(addr)["putTps"].strip(), bool)  # two seconds after the start
+        # Two seconds after the start; before that a Java broker may give no answer.
+        with AdminClient(**where, mq_client_api_timeout=3) as admin:
+            until(lambda: admin.broker_runtime_stats(addr)["putTps"].strip(), bool)
         fifth = results[5]
         assert fifth.offset_msg_id is not None
         return {
