@@ -60,7 +60,7 @@ def mqadmin(
     def run(*words: str, key: str = "operator", secret: str = "12345678") -> tuple[int, str, str]:
         (tmp_path / "conf" / "tools.yml").write_text(f"accessKey: {key}\nsecretKey: {secret}\n")
         capsys.readouterr()
-        code = invoke(root, "mqadmin", [words[0], "-n", guarded.namesrv, *words[1:]])
+        code = invoke(root, "mqadmin", [words[0], "-n", guarded.namesrv, "--timeout", "60", *words[1:]])
         out, err = capsys.readouterr()
         return code, out, err
 

@@ -43,7 +43,7 @@ class Tools:
     def ours(self, line: str, code: int = 0) -> list[str]:
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-            words = [*self.words(line), "-n", self.cluster.namesrv]
+            words = [*self.words(line), "-n", self.cluster.namesrv, "--timeout", "60"]
             assert invoke(root, "mqadmin", words) == code, printed.getvalue()
         return _lines(printed.getvalue())
 

@@ -26,7 +26,7 @@ def _serve(made: Composed) -> None:
 
     brokers = [made.addresses[name] for name in ("n0", "n1", "n2")]
     until(sound)
-    assert made.ask("mqadmin", "updateTopic", "-n", made.namesrv, "-c", "RaftCluster", "-t", "Group")
+    assert made.ask("mqadmin", "updateTopic", "--timeout", "60", "-n", made.namesrv, "-c", "RaftCluster", "-t", "Group")
     assert made.send("Group", _COUNT) == "SEND_OK@RaftNode00"
     leader = re.findall(r"RaftNode00 +0 +(\S+):10911", _list(made))[0]
     name = next(one for one, address in made.addresses.items() if address == leader)

@@ -22,7 +22,9 @@ def serve(made: Composed) -> None:
     program, *words = made.services["namesrv"]["healthcheck"]["test"][1:]
     until(lambda: made.ask(program, *words, at="namesrv"))
     until(lambda: made.ask("mqadmin", "clusterList", "-n", made.namesrv).count("broker-") == 2)
-    assert made.ask("mqadmin", "updateTopic", "-n", made.namesrv, "-c", "DefaultCluster", "-t", "Pairs")
+    assert made.ask(
+        "mqadmin", "updateTopic", "--timeout", "60", "-n", made.namesrv, "-c", "DefaultCluster", "-t", "Pairs"
+    )
     # A slave asks its master for topics soon after its start, and every ten seconds.
     for name in slaves:
         made.up(name)

@@ -50,7 +50,7 @@ class Tools:
     def ours(self, line: str, code: int = 0) -> list[str]:
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
-            words = [*self.words(line), "-n", self.scene.cluster.namesrv]
+            words = [*self.words(line), "-n", self.scene.cluster.namesrv, "--timeout", "60"]
             assert invoke(root, "mqadmin", words) == code, line
         return _lines(printed.getvalue())
 

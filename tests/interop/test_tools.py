@@ -36,7 +36,7 @@ class Tools:
         program, *words = shlex.split(line)
         self._capsys.readouterr()
         got = await asyncio.to_thread(
-            invoke, command if program == "rmq" else root, program, [*words, "-n", self.namesrv]
+            invoke, command if program == "rmq" else root, program, [*words, "-n", self.namesrv, "--timeout", "60"]
         )
         out, err = self._capsys.readouterr()
         assert got == code, (line, out, err)
@@ -163,7 +163,10 @@ def test_it_is_measured(clusters: Clusters, kind: str, capsys: pytest.CaptureFix
         assert invoke(command, "rmq", line) == 0, capsys.readouterr()
         return json.loads(capsys.readouterr().out)
 
-    assert invoke(root, "mqadmin", ["updateTopic", "-c", "DefaultCluster", "-t", topic, "-n", namesrv]) == 0
+    assert (
+        invoke(root, "mqadmin", ["updateTopic", "-c", "DefaultCluster", "-t", topic, "-n", namesrv, "--timeout", "60"])
+        == 0
+    )
     for what in ("producer", "batch", "transaction"):
         told = bench(what)
         assert (told["kind"], told["messages"], told["failed"]) == (what, 100, 0)
