@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
-from rmq.protocol.errors import ProtocolError, ResponseError, RMQError, TransportError
+from rmq.protocol.errors import ProtocolError, RequestTimeout, ResponseError, RMQError, TransportError
 from rmq.protocol.headers.pull import PullMessageRequest, PullMessageResponse
 from rmq.protocol.queue import MessageQueue
 from rmq.protocol.subscription import SUB_ALL
@@ -42,6 +42,8 @@ CHUNK_BYTES = 4 << 20
 PAUSE = 0.1
 #: Seconds after which a master that ends before our range does has said its last word on it.
 SETTLED = 2.0
+#: Seconds that a broker may be silent at most, which reads from its disk: who stands still may have a successor.
+_SILENCE = 30.0
 
 #: A slave that is behind, a store that loads, or a broker with too much to do answers these.
 _NOT_YET = frozenset({ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.FLOW_CONTROL})
@@ -132,6 +134,8 @@ class _Puller:
         self._waiting_since = 0.0
         self._still_since: float | None = None
         self._ended_since: float | None = None
+        #: Seconds that the one who is asked may be silent before the route is looked at again.
+        self._silence = CALL_SECONDS
 
     def chunks(self) -> Iterator[Chunk]:
         end = self._range.end
@@ -164,7 +168,7 @@ class _Puller:
             self._ask()
         assert self._link is not None
         assert self._asked is not None
-        return self._link.head((self._asked,), max(CALL_SECONDS, min(self._how.patience, 30.0)))
+        return self._link.head((self._asked,), min(self._silence, max(CALL_SECONDS, min(self._how.patience, _SILENCE))))
 
     def _ask(self) -> None:
         """Send the pull from where we are, to whoever holds the queue now."""
@@ -181,6 +185,7 @@ class _Puller:
                 self._holder = number
                 if address != self._last_asked:
                     self._last_asked, self._ended_since = address, None  # another has not said it yet
+                    self._silence = CALL_SECONDS
                 return
             except TransportError as error:
                 last = error
@@ -329,6 +334,8 @@ class _Puller:
         """The connection is gone: go on from the last whole answer, over a new one."""
         self._brokers.notices.warn(f"{error}; {self._queue.topic} is pulled again")
         self._drop_asked()
+        if isinstance(error, RequestTimeout):
+            self._silence *= 2  # the same one may be reading from a slow disk
         if self._holder and self._link is not None:
             self._brokers.shun(self._link.address)
         self._ended_since = None

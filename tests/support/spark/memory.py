@@ -42,6 +42,8 @@ class MemoryBroker:
     offsets: dict[tuple[str, str, int], int] = field(default_factory=dict)
     most_a_pull: int = 32
     up: bool = True
+    #: It takes connections and requests, and answers nothing.
+    hangs: bool = False
     #: What routes say that may be done, and what it lets be done: a route may be old.
     perm: int = 6
     allows: int = 6
@@ -261,6 +263,8 @@ class _MemoryWire:
         self._check()
         self._decoder.receive_data(data)
         while (request := self._decoder.next_command()) is not None:
+            if self._broker is not None and self._broker.hangs:
+                continue
             try:
                 self._out += frame.encode(self._cluster.answer(self._broker, request))
             except ConnectionError:
@@ -269,6 +273,9 @@ class _MemoryWire:
 
     def read(self, into: memoryview, timeout: float) -> None:
         if len(self._out) < len(into):
+            if self._broker is not None and self._broker.hangs:
+                self._cluster.now += timeout
+                raise TimeoutError
             raise ConnectionResetError(104, "Connection reset by peer")
         into[:] = self._out[: len(into)]
         del self._out[: len(into)]

@@ -180,6 +180,19 @@ def test_a_leader_that_was_deposed_ends_nothing(cluster: MemoryCluster) -> None:
     assert cluster.now - since < 4
 
 
+def test_a_leader_that_stands_still_is_left_for_the_next_one_within_seconds(cluster: MemoryCluster) -> None:
+    """Its connections stay, and it may be reading from a slow disk."""
+    cluster.put("t", count=60)
+    leader, next_leader = cluster.broker, with_slave(cluster)
+    brokers, since = connected(cluster), cluster.now
+    chunks = pull_range(brokers, Range(QUEUE, 0, 60), Pulling("g"))
+    assert brokers.master(QUEUE) == leader.address
+    leader.hangs = True
+    leader.number, next_leader.number = 1, 0
+    assert sum(len(chunk.starts) for chunk in chunks) == 60
+    assert cluster.now - since < 6
+
+
 @pytest.mark.parametrize("dead", [True, False])
 def test_a_name_server_that_has_not_heard_of_the_next_leader_is_not_believed(
     cluster: MemoryCluster, dead: bool
