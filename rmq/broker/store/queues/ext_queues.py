@@ -184,7 +184,7 @@ class ExtQueueTable(QueueTable):
             # No sum of sizes tells where these are lacking: the start has to look at the log from there on.
             (data,) = await self._offload(self.disk.read_files, [(directory, first.start)])
             offset, _ = PLACE.unpack_from(data, first.number * ENTRY_SIZE)
-            self.light_lack_from = min(offset, offset if self.light_lack_from is None else self.light_lack_from)
+            self.light_lacks(offset)
         await self._offload(self.disk.remove_files, [(directory, start) for start in starts if start > first.start])
         await self._offload(self.disk.cut, (directory, first.start), first.number * ENTRY_SIZE)
 

@@ -62,6 +62,13 @@ class QueueTable:
         self._noting = [self.dirty]
         self._cold = asyncio.Semaphore(4)
 
+    def light_lacks(self, offset: int) -> None:
+        """A start has found that light message queues lack records from an offset of the log on, which no sum of sizes
+        tells.
+        """
+        known = self.light_lack_from
+        self.light_lack_from = offset if known is None else min(known, offset)
+
     # -- the table -------------------------------------------------------------------------------------------------
 
     def get(self, topic: str, queue_id: int) -> Queue | None:

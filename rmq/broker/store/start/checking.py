@@ -129,9 +129,7 @@ class Checking:
         lack = self._queues.light_lack_from
         if lack is None:
             return first
-        return min(
-            [first, *(at for at, file in enumerate(files) if file.start <= lack < file.start + self._log.file_size)]
-        )
+        return min(first, max(0, (lack - files[0].start) // self._log.file_size))
 
     async def _scan(self, reader: LogReader, start: int, stop: int, *, fill: bool) -> Tally:
         """Check records, and add up good ones.

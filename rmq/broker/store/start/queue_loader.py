@@ -284,6 +284,8 @@ class QueueLoader:
         self.ends[queue] = queue.next
         if reach := max(queue.next, self._reached.get(queue, 0)):
             self.former[queue] = Former(reach)
+        if queue in self._reached and is_lmq(queue.topic):
+            self._table.light_lacks(queue.max_phys)
 
     async def _compare(self, queues: list[Queue]) -> None:
         """Whether the last entry of each queue is of that queue; where it is another's, or its record is none, whose.

@@ -285,6 +285,25 @@ async def place_with_units(dispatcher: Dispatcher, queue: Queue, claim: Claim) -
     await _place(dispatcher, queue, claim._replace(own=True))
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_damaged_entry_costs_a_light_queue_none_of_those_behind_it(clean: bool) -> None:
+    """They are made anew, however far back in the log their messages lie."""
+
+    async def main() -> None:
+        machine, store, _ = await fresh()
+        await sends(store, 300)
+        file = machine.disk.open("/store/consumequeue/%LMQ%a/0/" + "0" * 20)
+        file.pwrite(b"\xff", 5 * 20 + 8)
+        if not clean:
+            crashed(machine)
+        store, found = await again(machine)
+        assert found["%LMQ%a"] == found["T"]
+        assert len(found["T"]) == 300
+        await store.stop()
+
+    run(main())
+
+
 def test_light_queues_stay_while_multi_dispatch_is_off() -> None:
     async def main() -> None:
         machine, seen = await filled()
