@@ -18,6 +18,7 @@ from rmq.broker.raft.peers import Peers
 from rmq.broker.raft.seen import GroupView, Member
 from rmq.broker.raft.sidecar import Kept, Sidecar, Whose
 from rmq.broker.raft.wire import SpanTold, Word
+from rmq.broker.store import refusal
 from rmq.broker.store.trouble import Trouble
 from rmq.protocol.errors import RMQError, StoreError
 from rmq.raft.messages import Message
@@ -110,7 +111,7 @@ class Group:
         try:
             await self._sidecar.save_vote(kept.term, kept.vote, returning=True)
         except OSError as error:
-            raise StoreError(f"{self._sidecar.folder} cannot be written: {error}") from error
+            raise StoreError(f"{self._sidecar.folder} cannot be written: {refusal.told(error)}") from error
         return kept._replace(returning=True)
 
     @property

@@ -27,7 +27,7 @@ from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from rmq.broker.raft.met import Met
-from rmq.broker.store import kept_file
+from rmq.broker.store import kept_file, refusal
 from rmq.protocol.errors import StoreError
 from rmq.raft.position import Position
 from rmq.runtime.world import World
@@ -98,7 +98,8 @@ class Sidecar:
             if (lost := _lost(met, vote, terms)) is not None:
                 raise StoreError(
                     f"{self._path(lost)} is gone, and what stands beside it is there: without it this member could "
-                    "break what it has promised the others"
+                    "break what it has promised the others; put that very file back, or start it with an empty store, "
+                    "and it gets everything from them (docs/failover.md)"
                 )
             if met is None:
                 if end:  # first: who has met himself is not new any more
@@ -116,7 +117,7 @@ class Sidecar:
                 met, members is None, bool(vote.get("returning")),
             )  # fmt: skip
         except OSError as error:
-            raise StoreError(f"{self.folder} cannot be written: {error}") from error
+            raise StoreError(f"{self.folder} cannot be written: {refusal.told(error)}") from error
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise StoreError(f"what {self.folder} holds is not what a member keeps ({error!r}): restore it") from None
 
@@ -171,7 +172,7 @@ class Sidecar:
                 return None
             return kept_file.decode(await self._offload(self._files.read, path))
         except OSError as error:
-            raise StoreError(f"{path} cannot be read: {error}") from error
+            raise StoreError(f"what a member has promised cannot be read: {refusal.told(error, path)}") from error
         except ValueError as error:
             raise StoreError(
                 f"{path} is damaged, and with it what this member has promised the others: {error}; start it with an "

@@ -100,6 +100,20 @@ async def test_a_damaged_vote_is_named(content: bytes) -> None:
         await sidecar.load()
 
 
+@in_virtual_time
+async def test_a_directory_in_the_place_of_a_file_is_named_with_what_to_do() -> None:
+    world = Simulation(1).node("n0").world
+    sidecar = Sidecar(world, "/store", WHOSE)
+    await sidecar.load()
+    world.files.unlink("/store/raft/vote")
+    world.files.mkdir("/store/raft/vote")
+    with pytest.raises(StoreError) as refused:
+        await sidecar.load()
+    assert str(refused.value) == (
+        "what a member has promised cannot be read: /store/raft/vote: Is a directory: move it away"
+    )
+
+
 @pytest.mark.parametrize(
     ("whose", "told"),
     [
