@@ -312,6 +312,7 @@ class BrokerApp:
         return Following(
             lambda: self.roles.role.leads, lambda: None if self.group is None else self.group.view.leader_address,
             lambda: self.roles.slave is not None and self.roles.slave.metadata.has_heard,
+            lambda: [] if self.group is None else self.group.view.addresses_there(),
         )  # fmt: skip
 
     def _master_link(self) -> MasterLink:

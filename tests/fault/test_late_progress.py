@@ -30,15 +30,22 @@ class Groups:
         self._cluster = cluster
         self._client = RemotingClient(cluster.simulation.node("groups").world)
 
-    async def _ask(self, name: str, code: RequestCode, group: str, **more: str) -> dict[str, str | None]:
-        ext: dict[str, str | None] = {"consumerGroup": group, "topic": "Orders", "queueId": "0", **more}
-        answer = await self._client.request(f"{self._cluster.addresses[name]}:10911", Command(code, ext=ext), 1.0)
+    async def _ask(self, name: str, code: RequestCode, whose: str, /, **more: str) -> dict[str, str | None]:
+        ext: dict[str, str | None] = {"consumerGroup": whose, "topic": "Orders", "queueId": "0", **more}
+        answer = await self._client.request(f"{self._cluster.addresses[name]}:10911", Command(code, ext=ext), 3.0)
         assert answer.code == 0, answer
         return answer.ext or {}
 
     async def commit(self, name: str, **offsets: int) -> None:
         for group, offset in offsets.items():
             await self._ask(name, RequestCode.UPDATE_CONSUMER_OFFSET, group, commitOffset=str(offset))
+
+    async def clone(self, name: str, source: str, to: str) -> None:
+        await self._ask(name, RequestCode.CLONE_GROUP_OFFSET, "", srcGroup=source, destGroup=to, offline="true")
+
+    async def reset(self, name: str, group: str, offset: int) -> None:
+        more = {"group": group, "timestamp": "0", "isForce": "true", "offset": str(offset)}
+        await self._ask(name, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, "", **more)
 
     async def at(self, name: str, *groups: str) -> list[int]:
         said = [await self._ask(name, RequestCode.QUERY_CONSUMER_OFFSET, group) for group in groups]
@@ -149,3 +156,39 @@ async def test_members_that_do_not_answer_hold_the_next_leader_up_for_seconds() 
             took = await eventually(lambda: cluster.leader() == away, 20)
             assert took < elected._PATIENCE + 1
             await producer.send(Message("Orders", b"last"))
+
+
+@in_virtual_time
+async def test_what_was_answered_is_known_to_whoever_leads_next() -> None:
+    """The leader dies with its answer: a group that was reset would go on where it was, and nobody would know."""
+    async with GroupCluster(seed=5) as cluster:
+        leader = await cluster.led_by()
+        groups = Groups(cluster)
+        async with Producer("fill", namesrv=cluster.namesrv_addr) as producer:
+            await producer.send(Message("Orders", b"first"))
+            for _ in range(SOME):
+                await producer.send(Message("Orders", b"more"), queue=MessageQueue("Orders", "group", 0))
+        await groups.commit(leader, source=10, cloned=20, reset=20, back=20)
+        await asyncio.sleep(3)
+        await groups.clone(leader, "source", "cloned")
+        await groups.reset(leader, "reset", 5)
+        await groups.commit(leader, back=3)
+        await cluster.kill(leader)
+        led = await cluster.led_by(30)
+        assert await groups.at(led, "source", "cloned", "reset", "back") == [10, 10, 5, 3]
+        await groups.close()
+
+
+@in_virtual_time
+async def test_a_member_that_says_nothing_holds_no_answer_up_for_longer_than_a_second() -> None:
+    async with GroupCluster(seed=5) as cluster:
+        leader = await cluster.led_by()
+        groups = Groups(cluster)
+        async with Producer("fill", namesrv=cluster.namesrv_addr) as producer:
+            await producer.send(Message("Orders", b"first"))
+        silent = next(name for name in cluster.names if name != leader)
+        cluster.simulation.net.cut(cluster.addresses[leader], cluster.addresses[silent])
+        began = asyncio.get_running_loop().time()
+        await groups.commit(leader, late=1)
+        assert asyncio.get_running_loop().time() - began < 1.1
+        await groups.close()

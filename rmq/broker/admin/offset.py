@@ -37,7 +37,7 @@ from rmq.remoting.long_body import LongBody
 from rmq.remoting.router import LARGE, handles
 
 if TYPE_CHECKING:
-    from rmq.broker.raft.passing import PassOn
+    from rmq.broker.raft.passing import Moved, PassOn
 
 __all__ = ["OffsetAdmin"]
 
@@ -117,7 +117,20 @@ class OffsetAdmin:
             )
         if self._pass_on is not None and not self._pass_on.leads(request):
             return self._tell(self._pass_on, request, header)
-        return self._update(request, header)
+        answer = self._update(request, header)
+        if self._pass_on is None or request.is_oneway:
+            return answer
+        return self._moved(answer, request, header)
+
+    async def _moved(self, answer: Command, request: Command, header: UpdateConsumerOffsetRequest) -> Command:
+        moved = (header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        await self.spread([moved], request)
+        return answer
+
+    async def spread(self, moves: list[Moved], request: Command) -> None:
+        """Have the members of a group know what was moved here, before whoever did it is answered."""
+        if self._pass_on is not None:
+            await self._pass_on.spread(moves, request)
 
     async def _tell(self, pass_on: PassOn, request: Command, header: UpdateConsumerOffsetRequest) -> Command:
         answer = await pass_on.tell(request)
@@ -208,5 +221,7 @@ class OffsetAdmin:
         for topic in topics:
             if topic in self._topics and not is_private_topic(topic):
                 self._offsets.clone(source, target, topic)
+                cloned = self._offsets.of(target, topic)
+                await self.spread([(target, topic, queue_id, at) for queue_id, at in cloned.items()], request)
             await turns.step()
         return request.reply(ResponseCode.SUCCESS)

@@ -124,6 +124,7 @@ class ResetAdmin:
             )
         log.info("%s resets %s on %s-%d to %d", conn.peer, group, topic, queue_id, offset)
         self._offsets.commit(group, topic, queue_id, offset)
+        await self._search.spread([(group, topic, queue_id, offset)], request)
         java = await self._java_form(topic, {queue_id: offset})
         online = self._consumers.group(group)
         for channel in [] if online is None else online.channels.values():
