@@ -228,6 +228,17 @@ async def test_a_leader_is_not_believed_about_what_another_has_led() -> None:
 
 
 @in_virtual_time
+async def test_a_leader_is_not_heard_about_a_span_that_an_earlier_one_has_led() -> None:
+    async with GroupCluster(seed=3) as cluster:
+        _, other, driver, node = await alone(cluster)
+        term, end, spans = node.term, driver._commit_log.end, driver._store.dispatcher.told
+        driver.step(Append(term + 1, other, Position(term, end), Position(term + 1, end), node.commit))
+        await eventually(lambda: not driver._effects and node.leader == other)
+        driver.step(SpanTold(term + 1, other, Told(0, end, 5, 7, [ToldQueue("T", 0, 0, bytes(20))], b"")))
+        assert (len(driver._announced), spans.memory) == (0, 0)
+
+
+@in_virtual_time
 async def test_a_leader_sums_the_bytes_once_that_it_tells_of_and_sends(monkeypatch: pytest.MonkeyPatch) -> None:
     async with GroupCluster(seed=6) as cluster:
         leader = await cluster.led_by()
