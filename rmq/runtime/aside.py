@@ -116,7 +116,12 @@ class _Writer:
                 self._thread = None
 
     def _run(self) -> None:
-        while (record := self._records.get()) is not None:
+        ends = False
+        while not (ends and self._records.empty()):
+            record = self._records.get()
+            if record is None:  # what handlers have logged meanwhile lies behind it
+                ends = True
+                continue
             try:
                 logging.getLogger(record.name).handle(_by_factory(record))
             except Exception as error:  # asyncio's records, and factories

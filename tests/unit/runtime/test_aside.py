@@ -73,6 +73,24 @@ def test_a_handler_may_wait_for_the_loop(made: ThreadBridge, root: Any) -> None:
     assert sorted(heard) == ["from the application: another", "heard one: another"]
 
 
+def test_what_handlers_have_logged_when_records_are_finished_is_handed_on(
+    made: ThreadBridge, root: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    go_on = threading.Event()
+
+    def send(record: logging.LogRecord) -> None:
+        if record.getMessage() == "heard one":
+            go_on.wait(PATIENCE)
+            made.run(speak("another"), PATIENCE)
+
+    root(send)
+    made.run(speak("one"), PATIENCE)
+    finish_records(0)
+    go_on.set()
+    finish_records(PATIENCE)
+    assert [record.getMessage() for record in caplog.records] == ["heard one", "heard another"]
+
+
 def test_records_keep_their_time_thread_and_order(made: ThreadBridge, caplog: pytest.LogCaptureFixture) -> None:
     async def speak_often() -> None:
         for number in range(3):
