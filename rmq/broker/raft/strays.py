@@ -26,10 +26,11 @@ __all__ = ["Strays"]
 
 log = logging.getLogger(__name__)
 
-#: Sends that wait here at most, and their bytes; what comes beyond is lost, as any that nobody waits for may be.
-_MOST, _MOST_BYTES = 4096, 8 << 20
+#: Bytes that wait here at most, and those that a send takes beside its body; what comes beyond is lost, as any that
+#: nobody waits for may be.
+_MOST_BYTES, _BESIDE = 16 << 20, 1 << 10
 #: Those that are under way at a time.
-_AT_ONCE = 64
+_AT_ONCE = 512
 #: Answers of a leader that has it, wherever else it is.
 _STORED = {
     ResponseCode.SUCCESS, ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.SLAVE_NOT_AVAILABLE,
@@ -63,8 +64,8 @@ class Strays:
 
     def take(self, request: Command) -> None:
         """A oneway send has come that is not taken here; its sender may send to its topic."""
-        size = len(request.body)
-        if self._tasks.closed or len(self._waiting) >= _MOST or self._bytes + size > _MOST_BYTES:
+        size = len(request.body) + _BESIDE
+        if self._tasks.closed or self._bytes + size > _MOST_BYTES:
             self._lose("too many have come at once")
             return
         self._told.say(log.info, "oneway sends come to this member, which does not lead, and are passed on")
@@ -81,7 +82,7 @@ class Strays:
         try:
             while self._waiting:
                 some = [self._waiting.popleft() for _ in range(min(_AT_ONCE, len(self._waiting)))]
-                self._bytes -= sum(len(request.body) for request, _ in some)
+                self._bytes -= sum(len(request.body) + _BESIDE for request, _ in some)
                 await asyncio.gather(*(self._one(request, until) for request, until in some))
         finally:
             self._busy = False

@@ -58,9 +58,9 @@ async def passed(leader: Leader, *requests: Command, known: bool = True) -> None
 @in_virtual_time
 async def test_the_leader_gets_them_in_their_order_and_signed_anew() -> None:
     leader = Leader()
-    await passed(leader, *(oneway(b"%d" % number, AccessKey="a", Signature="s") for number in range(200)))
-    assert [request.body for request in leader.got] == [b"%d" % number for number in range(200)]
-    assert leader.most == 64
+    await passed(leader, *(oneway(b"%d" % number, AccessKey="a", Signature="s") for number in range(2000)))
+    assert [request.body for request in leader.got] == [b"%d" % number for number in range(2000)]
+    assert leader.most == 512
     assert leader.got[0].ext == {"b": "Topic"}
     assert not leader.got[0].is_oneway, "its answer says when the next may come"
 
@@ -98,5 +98,5 @@ async def test_they_are_not_kept_for_ever_nor_without_bound(caplog: pytest.LogCa
     leader = Leader()
     await passed(leader, oneway(), known=False)
     assert leader.got == []
-    await passed(leader, *(oneway(bytes(3 << 20)) for _ in range(4)))
+    await passed(leader, *(oneway(bytes(6 << 20)) for _ in range(4)))
     assert len(leader.got) == 2
