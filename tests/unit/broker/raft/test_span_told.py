@@ -17,6 +17,7 @@ from rmq.broker.raft.wire import SpanTold, Word
 from rmq.broker.replication.wire import header
 from rmq.broker.store.told import Told, ToldQueue
 from rmq.protocol.errors import StoreError
+from rmq.raft.effects import Reset
 from rmq.raft.messages import Append, AppendReply, TimeoutNow
 from rmq.raft.messages import Message as Said
 from rmq.raft.node import RaftNode
@@ -199,6 +200,12 @@ async def test_what_was_told_before_a_cut_or_a_failure_is_forgotten() -> None:
         # Another one leads, and has something else there.
         driver.step(Append(term + 1, other, Position(term, end), Position(term + 1, end), node.commit))
         await eventually(lambda: driver._commit_log.end == end and not driver._effects)
+        assert len(driver._announced) == 0
+        driver.step(SpanTold(term + 1, other, told))
+        assert len(driver._announced) == 1
+        anew = driver._carry_out(Reset(Position(term + 1, end)))
+        assert anew is not None
+        anew.close()
         assert len(driver._announced) == 0
         driver.step(SpanTold(term + 1, other, told))
         assert len(driver._announced) == 1
