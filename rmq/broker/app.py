@@ -313,6 +313,7 @@ class BrokerApp:
             lambda: self.roles.role.leads, lambda: None if self.group is None else self.group.view.leader_address,
             lambda: self.roles.slave is not None and self.roles.slave.metadata.has_heard,
             lambda: [] if self.group is None else self.group.view.addresses_there(),
+            lambda: 0 if self.group is None or self.group.driver is None else self.group.driver.term,
         )  # fmt: skip
 
     def _master_link(self) -> MasterLink:

@@ -13,7 +13,7 @@ import pytest
 
 from rmq.aio import Message, MessageQueue, Producer, PushConsumer
 from rmq.broker.replication import elected
-from rmq.protocol.codes import RequestCode
+from rmq.protocol.codes import RequestCode, ResponseCode
 from rmq.protocol.command import Command
 from rmq.remoting.client import RemotingClient
 from tests.support.raft.brokers import GroupCluster
@@ -192,3 +192,27 @@ async def test_a_member_that_says_nothing_holds_no_answer_up_for_longer_than_a_s
         await groups.commit(leader, late=1)
         assert asyncio.get_running_loop().time() - began < 1.1
         await groups.close()
+
+
+@in_virtual_time
+async def test_a_leader_that_loses_the_lead_before_it_answers_says_that_nothing_is_kept() -> None:
+    async with GroupCluster() as cluster:
+        leader = await cluster.led_by()
+        async with Producer("fill", namesrv=cluster.namesrv_addr) as producer:
+            await producer.send(Message("Orders", b"first"))
+        cluster.isolate(leader)
+        client, answers = RemotingClient(cluster.simulation.node("groups").world), []
+
+        async def commit(offset: int) -> None:
+            ext: dict[str, str | None] = {"consumerGroup": "late", "topic": "Orders", "queueId": "0"}
+            asked = Command(RequestCode.UPDATE_CONSUMER_OFFSET, ext={**ext, "commitOffset": str(offset)})
+            answer = await client.request(f"{cluster.addresses[leader]}:10911", asked, 3.0)
+            answers.append((cluster.members[leader].roles.role.leads, answer.code))
+
+        told = []
+        while cluster.driver(leader).leads is not None:
+            told.append(asyncio.create_task(commit(len(told))))
+            await asyncio.sleep(0.05)
+        await asyncio.gather(*told)
+        assert {code for leads, code in answers if not leads} == {ResponseCode.SERVICE_NOT_AVAILABLE}
+        await client.close()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from random import Random
 
 import pytest
 
 from rmq.aio import Message, MessageExt, Producer, PushConsumer
+from rmq.broker.raft.passing import Moved, PassOn
 from rmq.broker.replication.takeover import TakeOver
 from rmq.protocol.command import Command
 from rmq.protocol.errors import RMQError
@@ -236,6 +238,10 @@ def test_offsets_that_nobody_takes_over_are_missed(monkeypatch: pytest.MonkeyPat
     async def nothing(self: TakeOver, body: bytes, same: bool, end: int) -> None:
         """Leaves them where they are."""
 
+    async def nobody(self: PassOn, moves: Sequence[Moved], request: Command | None = None) -> None:
+        """Tells nobody."""
+
     monkeypatch.setattr(TakeOver, "offsets", nothing)
+    monkeypatch.setattr(PassOn, "spread", nobody)
     with pytest.raises(AssertionError, match="was acknowledged"):
         test_what_consumers_have_acknowledged_goes_back_by_moments_at_most(0)

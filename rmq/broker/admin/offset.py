@@ -115,6 +115,10 @@ class OffsetAdmin:
                 f"commitOffset is {header.commit_offset}: an offset is 0 or more; {header.consumer_group} stays where "
                 f"it is on {header.topic}",
             )
+        if self._pass_on is not None and self._pass_on.is_late(request):
+            raise ResponseError(
+                ResponseCode.SERVICE_NOT_AVAILABLE, "who tells this offset does not lead this member any more"
+            )
         if self._pass_on is not None and not self._pass_on.leads(request):
             return self._tell(self._pass_on, request, header)
         answer = self._update(request, header)
@@ -128,9 +132,18 @@ class OffsetAdmin:
         return answer
 
     async def spread(self, moves: list[Moved], request: Command) -> None:
-        """Have the members of a group know what was moved here, before whoever did it is answered."""
-        if self._pass_on is not None:
-            await self._pass_on.spread(moves, request)
+        """Have the members of a group know what was moved here, before whoever did it is answered.
+
+        :raises ResponseError: this one has lost the lead meanwhile, and its successor may have begun without it. Nobody
+            passes it on: whoever did it may have told that one more.
+        """
+        pass_on = self._pass_on
+        if pass_on is not None and pass_on.leads(request):
+            await pass_on.spread(moves, request)
+            if not pass_on.leads(request):
+                raise ResponseError(
+                    ResponseCode.SERVICE_NOT_AVAILABLE, "this broker leads its group no longer: do it again"
+                )
 
     async def _tell(self, pass_on: PassOn, request: Command, header: UpdateConsumerOffsetRequest) -> Command:
         answer = await pass_on.tell(request)

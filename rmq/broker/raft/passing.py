@@ -29,6 +29,8 @@ __all__ = ["Following", "Moved", "PassOn"]
 
 #: Field of a request that a member has passed on: nobody passes it on once more.
 _PASSED = "passedOn"
+#: Field of what a leader tells who follows it: its term. What was cut off for a while comes when another one leads.
+_LED = "ledIn"
 #: Seconds in which the leader is to be found and to answer; for one answer; and between two tries.
 _PATIENCE, _TIMEOUT, _AGAIN = 3.0, 1.0, 0.1
 #: Offsets that a member is told of at a time.
@@ -42,13 +44,14 @@ class Following(NamedTuple):
     """What is to be known of a member.
 
     leads: it is the master. leader: the leader's address, as far as it is known. knows: it has heard of the progress of
-    groups since it follows. others: addresses of the members that are there.
+    groups since it follows. others: addresses of the members that are there. term: that it is in.
     """
 
     leads: Callable[[], bool]
     leader: Callable[[], str | None]
     knows: Callable[[], bool]
     others: Callable[[], list[str]]
+    term: Callable[[], int]
 
 
 class PassOn:
@@ -64,6 +67,11 @@ class PassOn:
     def leads(self, request: Command) -> bool:
         """Whether a request is this broker's own to answer."""
         return self._following.leads() or _PASSED in (request.ext or {})
+
+    def is_late(self, request: Command) -> bool:
+        """Whether a leader has told this that leads no more: its successor may have taken later offsets."""
+        led = (request.ext or {}).get(_LED)
+        return led is not None and (self._following.leads() or led != str(self._following.term()))
 
     async def tell(self, request: Command) -> Command | None:
         """The leader's answer; None where it is not found."""
@@ -82,19 +90,20 @@ class PassOn:
         """
         if not self._following.leads() or (request is not None and _PASSED in (request.ext or {})):
             return
+        term = self._following.term()
         with suppress(TimeoutError):  # they take it with the next second
             async with patience.timeout(_TIMEOUT):
-                await asyncio.gather(*(self._spread(address, moves) for address in self._following.others()))
+                await asyncio.gather(*(self._spread(address, moves, term) for address in self._following.others()))
 
-    async def _spread(self, address: str, moves: Sequence[Moved]) -> None:
+    async def _spread(self, address: str, moves: Sequence[Moved], term: int) -> None:
         for first in range(0, len(moves), _AT_ONCE):
-            await asyncio.gather(*(self._move(address, one) for one in moves[first : first + _AT_ONCE]))
+            await asyncio.gather(*(self._move(address, one, term) for one in moves[first : first + _AT_ONCE]))
 
-    async def _move(self, address: str, move: Moved) -> None:
+    async def _move(self, address: str, move: Moved, term: int) -> None:
         group, topic, queue_id, offset = move
         header = UpdateConsumerOffsetRequest(consumer_group=group, topic=topic, queue_id=queue_id, commit_offset=offset)
         command = Command.request(RequestCode.UPDATE_CONSUMER_OFFSET, header)
-        command.ext = {**(command.ext or {}), _PASSED: "true"}
+        command.ext = {**(command.ext or {}), _PASSED: "true", _LED: str(term)}
         with suppress(RMQError):
             await self._client.request(address, command, _TIMEOUT)
 

@@ -204,7 +204,9 @@ class RemoteBrokerOffsetStore(Table):
             return
         try:
             await self._instance.call(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
-        except TransportError:
+        except RMQError as error:
+            if not isinstance(error, TransportError) and error.code != ResponseCode.SERVICE_NOT_AVAILABLE:
+                raise
             # Nobody tells it again. Who does not answer is not waited for twice, but somebody else may have the queue.
             other, _ = await self._instance.find_reader(queue)
             if other == address:

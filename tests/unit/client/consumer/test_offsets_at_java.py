@@ -96,3 +96,22 @@ async def test_what_went_meanwhile_is_not_kept_again() -> None:
     store.update(QUEUES[2], 9)
     assert await keeping is None
     assert broker.tables == {"T1": {0: 7, 2: 9, 3: 7}}
+
+
+class Deposed(JavaBroker):
+    """The first address is that of a member that leads no longer, and says so to who asks it."""
+
+    async def find_reader(self, queue: MessageQueue) -> tuple[str, bool]:
+        return ("127.0.0.1:10912" if self.asked else "127.0.0.1:10911"), False
+
+    async def call(self, address: str, code: RequestCode, header: UpdateConsumerOffsetRequest) -> Command:
+        if address.endswith(":10911"):
+            self.asked += 1
+            raise ResponseError(ResponseCode.SERVICE_NOT_AVAILABLE)
+        return await super().call(address, code, header)
+
+
+async def test_what_a_leader_refuses_that_was_deposed_is_told_to_the_next_one() -> None:
+    broker = Deposed()
+    assert await noted(broker).persist(QUEUES[:2], wait=True) is None
+    assert broker.tables == {"T1": {0: 7, 1: 7}}
