@@ -15,6 +15,9 @@ from tests.support.spark.topics import create, delete, fill, numbers, open_batch
 pytestmark = pytest.mark.timeout(600)
 
 COLUMNS = "topic,brokerName,queueId,offset,value"
+#: Bytes of a body of thousands, so that they do not fit between a reader and a task at the gate: 36 MB may be on each of
+#: the two ways between Spark's processes, and a reader that has read everything meets nothing any more.
+BEYOND_BUFFERS = 24_000
 
 
 class Held:
@@ -72,7 +75,7 @@ def test_queues_that_are_added(spark: Any, cluster: Cluster, tmp_path: Path) -> 
 
 def test_a_topic_that_is_made_anew(spark: Any, cluster: Cluster, tmp_path: Path) -> None:
     create(cluster.namesrv, cluster.broker_addr, "renewed")
-    fill(cluster.namesrv, "renewed", 5000, size=12_000)
+    fill(cluster.namesrv, "renewed", 5000, size=BEYOND_BUFFERS)
     held = Held(spark, cluster, "renewed", tmp_path)
     query = held.start()
     assert held.until_open(query) == {"0"}
@@ -94,7 +97,7 @@ def test_a_topic_that_is_made_anew(spark: Any, cluster: Cluster, tmp_path: Path)
 
 def test_messages_that_expire(spark: Any, cluster: Cluster, tmp_path: Path) -> None:
     create(cluster.namesrv, cluster.broker_addr, "expiring")
-    fill(cluster.namesrv, "expiring", 7000, size=12_000)
+    fill(cluster.namesrv, "expiring", 7000, size=BEYOND_BUFFERS)
     held = Held(spark, cluster, "expiring", tmp_path)
     query = held.start()
     assert held.until_open(query) == {"0"}

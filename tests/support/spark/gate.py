@@ -13,7 +13,7 @@ def gate(folder: Path) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """For ``mapInArrow``: lets the first rows of each task through, then waits for the file ``go``.
 
     Meanwhile there is a file ``open-<partition>-<attempt>-<pid>-<pid of its parent>`` for each task. What the reader
-    has still to read stays at the broker: nothing takes it from Spark.
+    has still to read stays at the broker, but for what fits between the processes: nothing takes it from Spark.
     """
     place = str(folder)
 
