@@ -15,8 +15,8 @@ from tests.support.spark.topics import create, delete, fill, numbers, open_batch
 pytestmark = pytest.mark.timeout(600)
 
 COLUMNS = "topic,brokerName,queueId,offset,value"
-#: Bytes of a body of thousands, so that they do not fit between a reader and a task at the gate: 36 MB may be on each of
-#: the two ways between Spark's processes, and a reader that has read everything meets nothing any more.
+#: Bytes of a body of thousands, so that they do not fit between a reader and a task at the gate: 36 MB may be on each
+#: of the two ways between Spark's processes, and a reader that has read everything meets nothing any more.
 BEYOND_BUFFERS = 24_000
 
 
